@@ -1,0 +1,172 @@
+"""Row expressions as values: three node kinds, printable as SQL, serialisable as JSON, hashable.
+
+An expression is a function of one row. It holds no rows, no Python callback and nothing of the asker's text: that is
+parsed (``text.py``) into these nodes, and engines get code compiled from them (``compiler.py``). ``position`` is where
+a node stood in the text, for refusals; it is no part of the value.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from dodona.errors import BadQuery
+
+MOST_NODES = 20_000
+DEEPEST = 400
+
+
+@dataclass(frozen=True)
+class Column:
+    """The value of a column, cleaned: clipped to its declared range, missing where it is not a value of its type."""
+
+    name: str
+    position: int | None = field(default=None, compare=False, repr=False)
+
+    def to_json(self) -> Any:
+        return {"col": self.name}
+
+    def __str__(self) -> str:
+        plain = self.name.isidentifier() and self.name.isascii() and self.name.upper() not in _RESERVED
+        return self.name if plain else '"' + self.name.replace('"', '""') + '"'
+
+
+@dataclass(frozen=True)
+class Literal:
+    """A constant: a finite number, true/false, text (a category's value), or NULL."""
+
+    value: float | bool | str | None
+
+    def to_json(self) -> Any:
+        return {"lit": self.value}
+
+    def __str__(self) -> str:
+        return _LITERALS[type(self.value)](self.value)
+
+
+@dataclass(frozen=True)
+class Call:
+    """An operation of the language applied to expressions."""
+
+    op: str
+    args: tuple[Expr, ...]
+    position: int | None = field(default=None, compare=False, repr=False)
+
+    def to_json(self) -> Any:
+        return {"op": self.op, "args": [arg.to_json() for arg in self.args]}
+
+    def __str__(self) -> str:
+        shape = _SHAPES.get(self.op)
+        return shape(*map(str, self.args)) if shape else f"{self.op.upper()}({', '.join(map(str, self.args))})"
+
+
+Expr = Column | Literal | Call
+
+_RESERVED = frozenset(
+    [
+        "AND",
+        "OR",
+        "NOT",
+        "IN",
+        "IS",
+        "NULL",
+        "TRUE",
+        "FALSE",
+        "CASE",
+        "WHEN",
+        "THEN",
+        "ELSE",
+        "END",
+        "BETWEEN",
+        "SELECT",
+        "FROM",
+        "WHERE",
+        "GROUP",
+        "BY",
+        "AS",
+    ]
+)
+_LITERALS: dict[type, Callable[[Any], str]] = {
+    float: lambda v: repr(int(v)) if v == math.floor(v) and abs(v) < 1e15 else repr(v),
+    bool: lambda v: "TRUE" if v else "FALSE",
+    str: lambda v: "'" + v.replace("'", "''") + "'",
+    type(None): lambda _: "NULL",
+}
+
+
+def _infix(sign: str) -> Callable[..., str]:
+    return lambda *args: "(" + f" {sign} ".join(args) + ")"
+
+
+def _case(*args: str) -> str:
+    return f"CASE WHEN {args[0]} THEN {args[1]} ELSE {args[2]} END"
+
+
+_SHAPES: dict[str, Callable[..., str]] = {
+    "add": _infix("+"),
+    "sub": _infix("-"),
+    "mul": _infix("*"),
+    "div": _infix("/"),
+    "bitand": _infix("&"),
+    "eq": _infix("="),
+    "ne": _infix("<>"),
+    "lt": _infix("<"),
+    "le": _infix("<="),
+    "gt": _infix(">"),
+    "ge": _infix(">="),
+    "and": _infix("AND"),
+    "or": _infix("OR"),
+    "neg": lambda a: f"(-{a})",
+    "not": lambda a: f"(NOT {a})",
+    "is_null": lambda a: f"({a} IS NULL)",
+    "in": lambda a, *values: f"({a} IN ({', '.join(values)}))",
+    "between": lambda a, low, high: f"({a} BETWEEN {low} AND {high})",
+    "if": _case,
+}
+
+
+def walk(expr: Expr) -> Iterator[Expr]:
+    """Every node, without recursion."""
+    waiting = [expr]
+    while waiting:
+        node = waiting.pop()
+        yield node
+        waiting.extend(getattr(node, "args", ()))
+
+
+def columns_of(expr: Expr) -> frozenset[str]:
+    """The names of the columns an expression reads."""
+    return frozenset(node.name for node in walk(expr) if isinstance(node, Column))
+
+
+def expr_from_json(data: Any) -> Expr:
+    """The inverse of ``to_json``, strict: unknown shapes, odd numbers and excessive size are refused."""
+    return _Reader().expr(data, 0)
+
+
+class _Reader:
+    def __init__(self) -> None:
+        self.nodes = 0
+
+    def expr(self, data: Any, depth: int) -> Expr:
+        self.nodes += 1
+        if self.nodes > MOST_NODES or depth > DEEPEST:
+            raise BadQuery(f"an expression must have at most {MOST_NODES} nodes and {DEEPEST} levels.")
+        match data:
+            case {"col": str(name), **rest} if not rest:
+                return Column(name)
+            case {"lit": value, **rest} if not rest:
+                return Literal(_literal(value))
+            case {"op": str(op), "args": list(args), **rest} if not rest:
+                return Call(op, tuple(self.expr(arg, depth + 1) for arg in args))
+        raise BadQuery('an expression must be {"col": name}, {"lit": value} or {"op": name, "args": [...]}.')
+
+
+def _literal(value: Any) -> float | bool | str | None:
+    if value is None or isinstance(value, bool | str):
+        return value
+    if isinstance(value, int | float) and abs(value) <= 1e300:
+        return float(value)
+    raise BadQuery("a literal must be a finite number of ordinary size, true, false, null or text.")
