@@ -1,0 +1,42 @@
+"""The contract of an engine: how many rows, and the integer totals of a program over them."""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dodona.query.program import Block, Program
+from dodona.query.schema import Schema
+
+EXACT_DOUBLE = 2**53  # sums of whole doubles are exact, in any order, while they stay below this
+EXACT_INT64 = 2**62
+
+
+class Engine(Protocol):
+    """Rows somewhere. ``totals`` lays the blocks of a program one after the other, each cell by cell."""
+
+    @property
+    def schema(self) -> Schema:
+        """The public facts about the columns."""
+
+    def rows(self) -> int:
+        """The number of rows: public under ``replace`` neighbours, private under ``add-remove``."""
+
+    def totals(self, program: Program) -> NDArray[Any]:
+        """Exact sums of the program's blocks: int64, or Python integers where int64 could overflow."""
+
+    def explain(self, program: Program) -> str:
+        """How the program would run here, in words or statements; reads no row."""
+
+
+def block_bound(block: Block) -> int:
+    """The largest size of one row's contribution to one total of the block."""
+    return max(1, block.bound**2 if block.gram else block.bound)
+
+
+def empty_totals(block: Block, rows: int) -> NDArray[Any]:
+    """Zeros in the block's layout, of a type that cannot overflow with this many rows."""
+    safe = block_bound(block) * max(rows, 1) < EXACT_INT64
+    return np.zeros(block.cells * block.width, dtype=np.int64 if safe else object)

@@ -1,0 +1,121 @@
+"""Sensitivity, derived from a query's structure and never taken from the asker.
+
+``size`` bounds what one row contributes (its change when the row is added or removed); ``change`` bounds the
+difference between two possible contributions of the same row (its change when the row is replaced). Each holds the
+L1 norm, the square of the L2 norm and the L-infinity norm, exactly, of the contribution divided coordinate by
+coordinate by its weight (the share of the noise it gets).
+
+The rules (checked in tests against all pairs of rows of small tables):
+
+* stack: contributions are concatenated, so L1 and L2^2 add and L-infinity is the larger;
+* gate: the contribution may also be 0, so ``change`` is at least ``size``;
+* partition: a row is in one cell. If it stays, ``change`` is that of the inside; if it moves, one cell loses a
+  contribution and another gains one: L1 and L2^2 twice those of ``size``, L-infinity that of ``size``;
+* ball: scaled into the L2 ball of radius R, ``size`` is R, ``change`` is 2R, and L1 <= sqrt(d) L2;
+* outer: for the vectors u of products x_i x_j, i <= j, <u(x), u(y)> = ((sum x_i y_i)^2 + sum x_i^2 y_i^2) / 2 >= 0,
+  so |u(x) - u(y)|^2 <= |u(x)|^2 + |u(y)|^2; and in the ball |u|^2 = (|x|^4 + sum x_i^4) / 2 <= R^4.
+
+A gate or partition over public columns never moves a row (SuLQ 3.1.2): only the private part of a row is replaced.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+from fractions import Fraction
+
+from dodona.errors import BadSchema
+
+NEIGHBOURS = ("replace", "add-remove")
+
+
+@dataclass(frozen=True)
+class Norms:
+    """Exact norms of a vector of whole numbers over whole weights; the L2 norm squared, so that it stays rational."""
+
+    l1: Fraction
+    l2_squared: Fraction
+    linf: Fraction
+
+    @staticmethod
+    def stack(parts: Iterable[Norms]) -> Norms:
+        """Of vectors side by side."""
+        listed = list(parts)
+        return Norms(
+            sum((part.l1 for part in listed), Fraction(0)),
+            sum((part.l2_squared for part in listed), Fraction(0)),
+            max((part.linf for part in listed), default=Fraction(0)),
+        )
+
+    @staticmethod
+    def either(a: Norms, b: Norms) -> Norms:
+        """Of a vector that is one or the other."""
+        return Norms(max(a.l1, b.l1), max(a.l2_squared, b.l2_squared), max(a.linf, b.linf))
+
+    @staticmethod
+    def both(a: Norms, b: Norms) -> Norms:
+        """Of a vector that obeys two bounds at once."""
+        return Norms(min(a.l1, b.l1), min(a.l2_squared, b.l2_squared), min(a.linf, b.linf))
+
+    @staticmethod
+    def scalar(value: Fraction) -> Norms:
+        """Of one coordinate."""
+        return Norms(value, value * value, value)
+
+    @staticmethod
+    def ball(radius_squared: Fraction, dimension: int) -> Norms:
+        """Of a vector of ``dimension`` coordinates with this L2 norm squared; |v|_1 <= sqrt(d) |v|_2."""
+        return Norms(_root_up(dimension * radius_squared), radius_squared, _root_up(radius_squared))
+
+
+def _root_up(square: Fraction) -> Fraction:
+    """A rational upper bound of the square root, within 2^-32 of it."""
+    scaled = -(-square.numerator * 4**32 // square.denominator)
+    root = math.isqrt(scaled)
+    return Fraction(root + (root * root < scaled), 2**32)
+
+
+@dataclass(frozen=True)
+class Reach:
+    """How far one row reaches: ``size`` of its contribution, ``change`` between two contributions."""
+
+    size: Norms
+    change: Norms
+
+    def under(self, neighbours: str) -> Norms:
+        """The sensitivity for the stated relation between neighbouring tables."""
+        if neighbours not in NEIGHBOURS:
+            raise BadSchema(f"neighbours must be 'replace' or 'add-remove'. Got {neighbours!r}.")
+        return self.change if neighbours == "replace" else self.size
+
+    @staticmethod
+    def scalar(low: int, high: int, weight: Fraction) -> Reach:
+        """Of a whole number in [low, high], in units of ``weight``."""
+        return Reach(Norms.scalar(max(abs(low), abs(high)) / weight), Norms.scalar((high - low) / weight))
+
+    @staticmethod
+    def stack(parts: Iterable[Reach]) -> Reach:
+        """Of contributions side by side."""
+        listed = list(parts)
+        return Reach(Norms.stack(part.size for part in listed), Norms.stack(part.change for part in listed))
+
+    def times(self, count: int) -> Reach:
+        """Of ``count`` contributions alike, side by side."""
+        size, change = (Norms(n.l1 * count, n.l2_squared * count, n.linf) for n in (self.size, self.change))
+        return Reach(size, change)
+
+    def gated(self) -> Reach:
+        """Of a contribution that may also be 0."""
+        return Reach(self.size, Norms.either(self.size, self.change))
+
+    def parted(self) -> Reach:
+        """Of a contribution that falls in one of several cells."""
+        moved = Norms(2 * self.size.l1, 2 * self.size.l2_squared, self.size.linf)
+        return Reach(self.size, Norms.either(self.change, moved))
+
+    def in_ball(self, radius: Fraction, dimension: int) -> Reach:
+        """Of a contribution that also lies in the L2 ball."""
+        size = Norms.both(self.size, Norms.ball(radius * radius, dimension))
+        change = Norms.both(self.change, Norms.ball(4 * radius * radius, dimension))
+        return Reach(size, change)

@@ -1,0 +1,217 @@
+"""Statistical queries as values: a bounded vector function of one row, to be summed over rows.
+
+Each kind can be printed, serialised (``to_json``; ``query_from_json`` is the inverse) and compiled (``plan.py``). The
+kinds nest: a partition of a stack, a gate around an outer product.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from dodona.errors import BadQuery
+from dodona.query.expr import Call, Expr, Literal, expr_from_json
+from dodona.query.text import parsed
+
+MOST_PARTS = 100_000
+DEEPEST = 16
+
+
+class Query(ABC):
+    """Abstract: what every statistical query can do. Concrete kinds are final."""
+
+    @abstractmethod
+    def to_json(self) -> dict[str, Any]:
+        """Plain data; ``query_from_json`` is the inverse."""
+
+
+@dataclass(frozen=True)
+class Value(Query):
+    """One number per row: the expression's value; a condition counts 0 or 1."""
+
+    expr: Expr
+
+    def to_json(self) -> dict[str, Any]:
+        return {"value": self.expr.to_json()}
+
+    def __str__(self) -> str:
+        return str(self.expr)
+
+
+@dataclass(frozen=True)
+class Stack(Query):
+    """Several queries side by side. Sensitivities add."""
+
+    parts: tuple[Query, ...]
+
+    def __post_init__(self) -> None:
+        if not 1 <= len(self.parts) <= MOST_PARTS:
+            raise BadQuery(f"a stack must have 1 to {MOST_PARTS} parts. Got {len(self.parts)}.")
+
+    def to_json(self) -> dict[str, Any]:
+        return {"stack": [part.to_json() for part in self.parts]}
+
+    def __str__(self) -> str:
+        return "[" + ", ".join(map(str, self.parts)) + "]"
+
+
+@dataclass(frozen=True)
+class Gate(Query):
+    """The inner query over the rows where the condition is true; other rows contribute 0."""
+
+    where: Expr
+    of: Query
+
+    def to_json(self) -> dict[str, Any]:
+        return {"gate": {"where": self.where.to_json(), "of": self.of.to_json()}}
+
+    def __str__(self) -> str:
+        return f"{self.of} WHERE {self.where}"
+
+
+@dataclass(frozen=True)
+class Partition(Query):
+    """The inner query once per cell; a row is in the one cell its key names, or in none.
+
+    ``by`` is a category column, a condition, BUCKET(...), a CASE with listed results, or a whole number of small range:
+    the cells come from the schema and the expression, never from the data.
+    """
+
+    by: Expr
+    of: Query
+
+    def to_json(self) -> dict[str, Any]:
+        return {"partition": {"by": self.by.to_json(), "of": self.of.to_json()}}
+
+    def __str__(self) -> str:
+        return f"{self.of} BY {self.by}"
+
+
+@dataclass(frozen=True)
+class Features(Query):
+    """A vector of numbers per row: in the box of their ranges, or scaled into the L2 ball of ``radius`` if longer."""
+
+    exprs: tuple[Expr, ...]
+    radius: float | None = None
+
+    def __post_init__(self) -> None:
+        if not 1 <= len(self.exprs) <= 8192:
+            raise BadQuery(f"features must number 1 to 8192. Got {len(self.exprs)}.")
+        if self.radius is not None and not 0 < self.radius < 1e150:
+            raise BadQuery(f"the radius of a ball must be positive and finite. Got {self.radius!r}.")
+
+    def to_json(self) -> dict[str, Any]:
+        return {"features": {"exprs": [expr.to_json() for expr in self.exprs], "radius": self.radius}}
+
+    def __str__(self) -> str:
+        ball = "" if self.radius is None else f" in the ball of radius {self.radius:g}"
+        return "(" + ", ".join(map(str, self.exprs)) + ")" + ball
+
+
+@dataclass(frozen=True)
+class Outer(Query):
+    """The products x_i x_j, i <= j, of a feature vector: its second moments (SuLQ 4.1; ERRATA 3: d(d+1)/2, not d^2)."""
+
+    features: Features
+
+    def to_json(self) -> dict[str, Any]:
+        return {"outer": self.features.to_json()["features"]}
+
+    def __str__(self) -> str:
+        return f"products of {self.features}"
+
+
+@dataclass(frozen=True)
+class Nearest(Query):
+    """A partition by the nearest of public ``centres`` to the feature vector (SuLQ 4.2); ties go to the first."""
+
+    features: Features
+    centres: tuple[tuple[float, ...], ...]
+    of: Query
+
+    def __post_init__(self) -> None:
+        d = len(self.features.exprs)
+        if not self.centres or len(self.centres) * d > 1_000_000 or any(len(centre) != d for centre in self.centres):
+            raise BadQuery(f"centres must be a list of points of {d} numbers, a million numbers at most.")
+        if not all(abs(x) < 1e150 for centre in self.centres for x in centre):
+            raise BadQuery("centres must be finite.")
+
+    def to_json(self) -> dict[str, Any]:
+        centres = [list(centre) for centre in self.centres]
+        features = self.features.to_json()["features"]
+        return {"nearest": {"features": features, "centres": centres, "of": self.of.to_json()}}
+
+    def __str__(self) -> str:
+        return f"{self.of} BY the nearest of {len(self.centres)} centres to {self.features}"
+
+
+def as_expr(question: str | Expr | float | bool) -> Expr:
+    """Text, a number or an expression, as an expression."""
+    if isinstance(question, str):
+        return parsed(question)
+    return (
+        Literal(question if isinstance(question, bool) else float(question))
+        if isinstance(question, bool | int | float)
+        else question
+    )
+
+
+def as_query(question: str | Expr | Query) -> Query:
+    """Text, an expression or a query, as a query."""
+    return question if isinstance(question, Query) else Value(as_expr(question))
+
+
+def linear(exprs: Sequence[str | Expr], weights: Sequence[float]) -> Value:
+    """The linear form <w, x> of features with public weights, in fixed point (``compiler.py``)."""
+    features = [as_expr(expr) for expr in exprs]
+    return Value(Call("dot", (*features, *(Literal(float(weight)) for weight in weights))))
+
+
+def bucket(expr: str | Expr, edges: Sequence[float]) -> Expr:
+    """The bucket [e_i, e_{i+1}) a number falls in; the last one is closed."""
+    return Call("bucket", (as_expr(expr), *(Literal(float(edge)) for edge in edges)))
+
+
+def query_from_json(data: Any, depth: int = 0) -> Query:
+    """The inverse of ``to_json``; unknown shapes are refused."""
+    if depth > DEEPEST:
+        raise BadQuery(f"a query must nest at most {DEEPEST} levels.")
+    try:
+        match data:
+            case {"value": expr, **rest} if not rest:
+                return Value(expr_from_json(expr))
+            case {"stack": list(parts), **rest} if not rest:
+                return Stack(tuple(query_from_json(part, depth + 1) for part in parts))
+            case {"gate": {"where": where, "of": of, **extra}, **rest} if not rest and not extra:
+                return Gate(expr_from_json(where), query_from_json(of, depth + 1))
+            case {"partition": {"by": by, "of": of, **extra}, **rest} if not rest and not extra:
+                return Partition(expr_from_json(by), query_from_json(of, depth + 1))
+            case {"features": features, **rest} if not rest:
+                return _features(features)
+            case {"outer": features, **rest} if not rest:
+                return Outer(_features(features))
+            case {"nearest": {"features": features, "centres": list(centres), "of": of, **extra}, **rest} if not (
+                rest or extra
+            ):
+                points = tuple(tuple(_real(x) for x in centre) for centre in centres)
+                return Nearest(_features(features), points, query_from_json(of, depth + 1))
+    except TypeError:
+        pass
+    raise BadQuery(
+        "a query must be a value, stack, gate, partition, features, outer or nearest, as to_json writes them."
+    )
+
+
+def _features(data: Any) -> Features:
+    match data:
+        case {"exprs": list(exprs), "radius": radius, **rest} if not rest:
+            return Features(tuple(map(expr_from_json, exprs)), None if radius is None else _real(radius))
+    raise BadQuery('features must be {"exprs": [...], "radius": number or null}.')
+
+
+def _real(value: Any) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise BadQuery("a number is needed here.")
+    return float(value)
