@@ -80,4 +80,6 @@ class AnswerLost(DodonaError):
     """Charged, then an internal fault. The text is fixed: a fault must not describe the data (HOSTILE R12)."""
 
     def __init__(self) -> None:
-        super().__init__("The question was charged, but an internal fault kept its answer. Asking again is charged again.")
+        super().__init__(
+            "The question was charged, but an internal fault kept its answer. Asking again is charged again."
+        )

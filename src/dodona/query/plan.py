@@ -12,12 +12,13 @@ the same error in its own units).
 
 from __future__ import annotations
 
+import functools
 import math
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,6 +32,7 @@ from dodona.query.schema import Label, Schema
 from dodona.query.statistic import Features, Gate, Nearest, Outer, Partition, Query, Stack, Value
 from dodona.query.typed import Value as Typed
 from dodona.query.typed import numeric
+from dodona.query.types import Type
 
 SUM_BITS = 24
 PRODUCT_BITS = 18
@@ -49,14 +51,17 @@ class Segment:
 
 @dataclass(frozen=True)
 class Plan:
-    """``units[i]``: what one whole step of coordinate i is worth. ``weights[i]``: its share of the noise.
+    """``units[i]``: what one whole step of coordinate i is worth. ``rounding[i]``: the most its grid takes off one row.
+
+    ``places``: for each weight (share of the noise), the coordinates that have it.
 
     ``scopes``: for each part of the query, the conditions over public columns that a row must meet to matter to it.
     """
 
     program: Program
     units: NDArray[np.float64]
-    weights: tuple[Fraction, ...]
+    rounding: NDArray[np.float64]
+    places: dict[Fraction, NDArray[np.intp]]
     reach: Reach
     segments: tuple[Segment, ...]
     scopes: tuple[tuple[Expr, ...], ...]
@@ -69,6 +74,36 @@ class Plan:
     def shaped(self, flat: NDArray[Any]) -> NDArray[Any]:
         """A flat vector in the shape of the answer: one block keeps its shape, several stay flat."""
         return flat.reshape(self.segments[0].shape) if len(self.segments) == 1 else flat
+
+
+class _Scalar(NamedTuple):
+    """A value on its grid: its step, its bits, its range in whole steps, and whether the grid takes nothing off it."""
+
+    step: int
+    bits: int
+    low: int
+    high: int
+    whole: bool
+
+    @property
+    def size(self) -> int:
+        return max(abs(self.low), abs(self.high))
+
+    @property
+    def unit(self) -> float:
+        return math.ldexp(1.0, -self.bits)
+
+    @property
+    def rounding(self) -> float:
+        return 0.0 if self.whole else self.unit
+
+
+class _Coordinate(NamedTuple):
+    """What one step is worth, the most the grid takes off one row, and the share of the noise."""
+
+    unit: float
+    rounding: float
+    weight: Fraction
 
 
 @dataclass(frozen=True)
@@ -89,6 +124,7 @@ class _Planner:
     build: Builder = field(default_factory=Builder)
     blocks: list[Block] = field(default_factory=list)
     units: list[NDArray[np.float64]] = field(default_factory=list)
+    rounding: list[NDArray[np.float64]] = field(default_factory=list)
     weights: list[Fraction] = field(default_factory=list)
     segments: list[Segment] = field(default_factory=list)
     scopes: list[tuple[Expr, ...]] = field(default_factory=list)
@@ -115,28 +151,30 @@ class _Planner:
             )
         return value
 
-    def scalar(self, value: Typed, most_bits: int, bits: int | None = None) -> tuple[int, int, int, int]:
-        """(step, bits, low, high): the value on its grid, and its range there in whole steps."""
+    def scalar(self, value: Typed, most_bits: int, bits: int | None = None) -> _Scalar:
+        """The value on its grid; whole numbers of moderate size keep their own."""
         kind = value.type
+        whole = kind.integral and kind.size <= (WHOLE_LIMIT if most_bits == SUM_BITS else 2**PRODUCT_BITS)
         if bits is None:
-            whole = kind.integral and kind.size <= (WHOLE_LIMIT if most_bits == SUM_BITS else 2**PRODUCT_BITS)
             bits = 0 if whole else most_bits - math.frexp(kind.size)[1]
         step = self.compiler.grid(value, bits)
         low, high = (math.trunc(math.ldexp(end, bits)) for end in (kind.low, kind.high))
-        return (step, bits, min(low, 0), max(high, 0)) if kind.nullable else (step, bits, low, high)
+        low, high = (min(low, 0), max(high, 0)) if kind.nullable else (low, high)
+        return _Scalar(step, bits, low, high, whole and bits >= 0)
 
-    def weight(self, low: int, high: int, bits: int) -> Fraction:
+    def weight(self, scalar: _Scalar) -> Fraction:
         """Level: one unit of the question, in steps; balanced: the coordinate's own largest size."""
-        return Fraction(2) ** bits if self.level else Fraction(max(abs(low), abs(high), high - low, 1))
+        if self.level:
+            return Fraction(2) ** scalar.bits
+        return Fraction(max(scalar.size, scalar.high - scalar.low, 1))
 
-    def add(
-        self, place: _Place, block: Block, units: Sequence[float], weights: Sequence[Fraction], inner: tuple[int, ...]
-    ) -> None:
+    def add(self, place: _Place, block: Block, coordinates: Sequence[_Coordinate], inner: tuple[int, ...]) -> None:
         """One block of sums under the place's cell and condition."""
         cells = math.prod(place.cells)
         self.blocks.append(replace(block, key=place.key, cells=cells, where=place.where))
-        self.units.append(np.tile(np.asarray(units), cells))
-        self.weights += list(weights) * cells
+        self.units.append(np.tile([c.unit for c in coordinates], cells))
+        self.rounding.append(np.tile([c.rounding for c in coordinates], cells))
+        self.weights += [c.weight for c in coordinates] * cells
         self.segments.append(Segment((*place.cells, *inner), place.labels))
         self.scopes.append(place.public)
 
@@ -147,13 +185,17 @@ def _value(p: _Planner, query: Value, place: _Place) -> Reach:
 
 def _leaves(p: _Planner, parts: Sequence[Value], place: _Place, shape: tuple[int, ...]) -> Reach:
     """Scalars side by side: one block."""
-    scalars = [p.scalar(p.bounded(part.expr), SUM_BITS) for part in parts]
-    weights = [p.weight(low, high, bits) for _, bits, low, high in scalars]
-    bound = max(max(abs(low), abs(high)) for _, _, low, high in scalars)
-    block = Block(tuple(step for step, *_ in scalars), bound)
-    p.add(place, block, [math.ldexp(1.0, -bits) for _, bits, *_ in scalars], weights, shape)
-    reaches = (Reach.scalar(low, high, w) for (_, _, low, high), w in zip(scalars, weights, strict=True))
-    return Reach.stack(reaches)
+    return _side_by_side(p, [p.scalar(p.bounded(part.expr), SUM_BITS) for part in parts], place, shape)
+
+
+def _side_by_side(p: _Planner, scalars: Sequence[_Scalar], place: _Place, shape: tuple[int, ...]) -> Reach:
+    coordinates = [_Coordinate(s.unit, s.rounding, p.weight(s)) for s in scalars]
+    p.add(place, _block(scalars), coordinates, shape)
+    return Reach.stack(Reach.scalar(s.low, s.high, c.weight) for s, c in zip(scalars, coordinates, strict=True))
+
+
+def _block(scalars: Sequence[_Scalar]) -> Block:
+    return Block(tuple(s.step for s in scalars), max(s.size for s in scalars))
 
 
 def _stack(p: _Planner, query: Stack, place: _Place) -> Reach:
@@ -202,84 +244,76 @@ def _inside(p: _Planner, place: _Place, key: int, labels: tuple[Label, ...]) -> 
     return replace(place, key=key, cells=(*place.cells, cells), labels=(*place.labels, labels))
 
 
-def _vector(p: _Planner, query: Features, most_bits: int) -> tuple[list[tuple[int, int, int, int]], Fraction | None]:
-    """The features on their grids, and in a ball its radius in grid steps (then all have the same grid)."""
-    values = [p.bounded(expr) for expr in query.exprs]
-    if query.radius is None:
-        return [p.scalar(value, most_bits) for value in values], None
-    size = min(query.radius, max(value.type.size for value in values))
-    bits = most_bits - math.frexp(size)[1]
-    limit = p.build.const(query.radius * _BALL_MARGIN)
-    squares = [p.build.emit("mul", v.step, v.step) for v in (_present(p, value) for value in values)]
-    total = squares[0]
-    for square in squares[1:]:
-        total = p.build.emit("add", total, square)
-    factor = p.build.emit("div", limit, p.build.emit("greatest", p.build.emit("sqrt", total), limit))
-    scaled = [Typed(p.build.emit("mul", value.step, factor), value.type) for value in values]
-    edge = query.radius
-    # A factor below 1 draws values towards 0, so the range gains 0; and no coordinate is longer than the whole.
-    ranged = [
-        Typed(
-            v.step,
-            replace(
-                v.type, low=max(min(v.type.low, 0.0), -edge), high=min(max(v.type.high, 0.0), edge), integral=False
-            ),
-        )
-        for v in scaled
-    ]
-    return [p.scalar(value, most_bits, bits) for value in ranged], Fraction(query.radius) * Fraction(2) ** bits
-
-
-def _present(p: _Planner, value: Typed) -> Typed:
-    """A missing feature counts as 0, so that it does not void the length of the others."""
-    return Typed(p.build.emit("coalesce", value.step, p.build.const(0.0)), value.type)
-
-
 def _features(p: _Planner, query: Features, place: _Place) -> Reach:
     scalars, radius = _vector(p, query, SUM_BITS)
-    block, weights, reach = _featured(p, scalars, radius)
-    p.add(place, block, [math.ldexp(1.0, -bits) for _, bits, *_ in scalars], weights, (len(scalars),))
-    return reach
-
-
-def _featured(
-    p: _Planner, scalars: list[tuple[int, int, int, int]], radius: Fraction | None
-) -> tuple[Block, list[Fraction], Reach]:
-    bound = max(max(abs(low), abs(high)) for _, _, low, high in scalars)
-    block = Block(tuple(step for step, *_ in scalars), bound)
     if radius is None:
-        weights = [p.weight(low, high, bits) for _, bits, low, high in scalars]
-    else:
-        weights = [p.weight(0, math.ceil(radius), scalars[0][1])] * len(scalars)
-    ranges = zip(scalars, weights, strict=True)
-    box = Reach.stack(Reach.scalar(low, high, w) for (_, _, low, high), w in ranges)
-    return block, weights, box if radius is None else box.in_ball(radius / weights[0], len(scalars))
+        return _side_by_side(p, scalars, place, (len(scalars),))
+    weight = _ball_weight(p, scalars, radius)
+    p.add(place, _block(scalars), [_Coordinate(s.unit, s.rounding, weight) for s in scalars], (len(scalars),))
+    box = Reach.stack(Reach.scalar(s.low, s.high, weight) for s in scalars)
+    return box.in_ball(radius / weight, len(scalars))
+
+
+def _ball_weight(p: _Planner, scalars: Sequence[_Scalar], radius: Fraction) -> Fraction:
+    """One weight for the whole vector: the ball knows no direction."""
+    return p.weight(scalars[0]) if p.level else Fraction(math.ceil(radius))
+
+
+def _vector(p: _Planner, query: Features, most_bits: int) -> tuple[list[_Scalar], Fraction | None]:
+    """The features on their grids, and in a ball its radius in grid steps (then all have the same grid)."""
+    values = [p.bounded(expr) for expr in query.exprs]
+    edge = query.radius
+    if edge is None:
+        return [p.scalar(value, most_bits) for value in values], None
+    bits = most_bits - math.frexp(min(edge, max(value.type.size for value in values)))[1]
+    # A missing feature counts as 0, so that it does not void the length of the others.
+    zero = p.build.const(0.0)
+    present = [p.build.emit("coalesce", value.step, zero) for value in values]
+    squares = [p.build.emit("mul", step, step) for step in present]
+    total = functools.reduce(lambda a, b: p.build.emit("add", a, b), squares)
+    limit = p.build.const(edge * _BALL_MARGIN)
+    factor = p.build.emit("div", limit, p.build.emit("greatest", p.build.emit("sqrt", total), limit))
+    scaled = [Typed(p.build.emit("mul", v.step, factor), _shrunk(v.type, edge)) for v in values]
+    return [p.scalar(value, most_bits, bits) for value in scaled], Fraction(edge) * Fraction(2) ** bits
+
+
+def _shrunk(kind: Type, edge: float) -> Type:
+    """A factor below 1 draws values towards 0, so the range gains 0; and no coordinate is longer than the whole."""
+    low, high = max(min(kind.low, 0.0), -edge), min(max(kind.high, 0.0), edge)
+    return replace(kind, low=low, high=high, integral=False)
 
 
 def _outer(p: _Planner, query: Outer, place: _Place) -> Reach:
     scalars, radius = _vector(p, query.features, PRODUCT_BITS)
-    block, weights, _ = _featured(p, scalars, radius)
+    weights = [p.weight(s) if radius is None else _ball_weight(p, scalars, radius) for s in scalars]
     d = len(scalars)
     pairs = [(i, j) for i in range(d) for j in range(i, d)]
-    kinds = Counter((*scalars[i][2:], *scalars[j][2:], weights[i] * weights[j], i == j) for i, j in pairs)
+    kinds = Counter((scalars[i][2:4], scalars[j][2:4], weights[i] * weights[j], i == j) for i, j in pairs)
     reach = Reach.stack(_product(*kind).times(count) for kind, count in kinds.items())
     if radius is not None:
         reach = reach.in_ball((radius / weights[0]) ** 2, len(pairs))
     # <u(x), u(y)> >= 0 (``reach.py``), so |u(x) - u(y)|^2 <= 2 max |u|^2.
-    twice = replace(reach.change, l2_squared=min(reach.change.l2_squared, 2 * reach.size.l2_squared))
-    units = [math.ldexp(1.0, -scalars[i][1] - scalars[j][1]) for i, j in pairs]
-    products = [weights[i] * weights[j] for i, j in pairs]
+    change = replace(reach.change, l2_squared=min(reach.change.l2_squared, 2 * reach.size.l2_squared))
+    coordinates = [_paired(scalars[i], scalars[j], weights[i] * weights[j]) for i, j in pairs]
+    block = _block(scalars)
     if place.key is None:
-        p.add(place, replace(block, gram=True), units, products, (len(pairs),))
+        block = replace(block, gram=True)
     else:
         steps = tuple(p.build.emit("mul", block.values[i], block.values[j]) for i, j in pairs)
-        p.add(place, Block(steps, block.bound**2), units, products, (len(pairs),))
-    return Reach(reach.size, twice)
+        block = Block(steps, block.bound**2)
+    p.add(place, block, coordinates, (len(pairs),))
+    return Reach(reach.size, change)
 
 
-def _product(a: int, b: int, c: int, d: int, weight: Fraction, same: bool) -> Reach:
-    """Of x y with x in [a, b] and y in [c, d]; a square is not negative."""
-    ends = [x * y for x in (a, b) for y in (c, d)]
+def _paired(a: _Scalar, b: _Scalar, weight: Fraction) -> _Coordinate:
+    """|xy - x'y'| <= |x||y - y'| + |y'||x - x'|."""
+    rounding = a.size * a.unit * b.rounding + b.size * b.unit * a.rounding
+    return _Coordinate(a.unit * b.unit, rounding, weight)
+
+
+def _product(a: tuple[int, int], b: tuple[int, int], weight: Fraction, same: bool) -> Reach:
+    """Of xy with x in [a] and y in [b]; a square is not negative."""
+    ends = [x * y for x in a for y in b]
     return Reach.scalar(max(min(ends), 0) if same else min(ends), max(ends), weight)
 
 
@@ -288,7 +322,7 @@ def _nearest(p: _Planner, query: Nearest, place: _Place) -> Reach:
     size = max(largest_feature, *(abs(x) for centre in query.centres for x in centre))
     bits = PRODUCT_BITS - math.frexp(size)[1]
     features, _ = _vector(p, query.features, PRODUCT_BITS)
-    steps = [_rescaled(p, step, own, bits) for step, own, *_ in features]
+    steps = [_rescaled(p, feature.step, feature.bits, bits) for feature in features]
     centres = tuple(tuple(float(math.trunc(math.ldexp(x, bits))) for x in centre) for centre in query.centres)
     key = p.build.emit("nearest", *steps, constants=centres)
     inside = _inside(p, place, key, tuple(range(len(centres))))
@@ -322,4 +356,13 @@ def compile_query(query: Query, schema: Schema, *, level: bool) -> Plan:
     reach = planner.plan(query, _Place())
     program = Program(tuple(planner.build.steps), tuple(planner.blocks))
     units = np.concatenate(planner.units)
-    return Plan(program, units, tuple(planner.weights), reach, tuple(planner.segments), tuple(planner.scopes))
+    rounding = np.concatenate(planner.rounding)
+    segments, scopes = tuple(planner.segments), tuple(planner.scopes)
+    return Plan(program, units, rounding, _places(planner.weights), reach, segments, scopes)
+
+
+def _places(weights: Sequence[Fraction]) -> dict[Fraction, NDArray[np.intp]]:
+    listed: dict[Fraction, list[int]] = {}
+    for index, weight in enumerate(weights):
+        listed.setdefault(weight, []).append(index)
+    return {weight: np.array(indices, dtype=np.intp) for weight, indices in listed.items()}

@@ -1,0 +1,88 @@
+"""Dodona: ask, learn from and publish sensitive data with a proof of privacy.
+
+A statistical query is data, an oracle is a trust model, an algorithm is a client of an oracle.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from dodona.answer import Answer, Price, Selection
+    from dodona.engines.table import Table
+    from dodona.oracle import Oracle
+    from dodona.privacy import Budget, Cost
+    from dodona.query.schema import Category, Flag, Integer, Real, Schema
+    from dodona.query.statistic import Features, Gate, Nearest, Outer, Partition, Query, Stack, Value, bucket, linear
+    from dodona.query.text import parse
+    from dodona.report import Rows
+    from dodona.trust.curator import Curator
+    from dodona.trust.exact import Exact
+
+__version__ = "0.1.0"
+
+_HOMES = {
+    "answer": ("Answer", "Price", "Selection"),
+    "engines.table": ("Table",),
+    "oracle": ("Oracle",),
+    "privacy": ("Budget", "Cost"),
+    "query.schema": ("Category", "Flag", "Integer", "Real", "Schema"),
+    "query.statistic": (
+        "Features",
+        "Gate",
+        "Nearest",
+        "Outer",
+        "Partition",
+        "Query",
+        "Stack",
+        "Value",
+        "bucket",
+        "linear",
+    ),
+    "query.text": ("parse",),
+    "report": ("Rows",),
+    "trust.curator": ("Curator",),
+    "trust.exact": ("Exact",),
+}
+_HOME = {name: home for home, names in _HOMES.items() for name in names}
+
+__all__ = [
+    "Answer",
+    "Budget",
+    "Category",
+    "Cost",
+    "Curator",
+    "Exact",
+    "Features",
+    "Flag",
+    "Gate",
+    "Integer",
+    "Nearest",
+    "Oracle",
+    "Outer",
+    "Partition",
+    "Price",
+    "Query",
+    "Real",
+    "Rows",
+    "Schema",
+    "Selection",
+    "Stack",
+    "Table",
+    "Value",
+    "bucket",
+    "linear",
+    "parse",
+]
+
+
+def __getattr__(name: str) -> Any:
+    """Rooms are opened when first entered, so that ``import dodona`` stays fast."""
+    if name not in _HOME:
+        raise AttributeError(f"module 'dodona' has no attribute {name!r}")
+    return getattr(importlib.import_module(f"dodona.{_HOME[name]}"), name)
+
+
+def __dir__() -> list[str]:
+    return [*__all__, "__version__"]

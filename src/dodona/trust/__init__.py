@@ -1,0 +1,1 @@
+"""WHO is trusted: one oracle per trust model."""

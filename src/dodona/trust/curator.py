@@ -1,0 +1,217 @@
+"""A trusted server adds noise once: the SuLQ database (Blum, Dwork, McSherry, Nissim 2005).
+
+A question is refused, or priced, charged durably, and only then computed (DESIGN 4; HOSTILE R4). Noise is drawn before
+the rows are read. Whatever goes wrong after the charge costs budget, never privacy: one fixed exception, no refund.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import secrets
+from collections.abc import Callable
+from fractions import Fraction
+from typing import Any, TypeVar
+
+import numpy as np
+
+from dodona.answer import Answer, Bill, Numbers, Price, Selection, plain
+from dodona.engines.table import Table
+from dodona.errors import AnswerLost, LedgerError
+from dodona.mechanisms import Bits, SecureBits
+from dodona.oracle import Oracle, Request
+from dodona.privacy.budget import Budget
+from dodona.privacy.cost import Cost
+from dodona.privacy.ledger import Charge, Ledger
+from dodona.privacy.sqlite_ledger import SqliteLedger
+from dodona.query.plan import Plan, compile_query
+from dodona.query.schema import Schema
+from dodona.trust.atoms import Atoms
+from dodona.trust.noise import Noise, noise_for
+from dodona.trust.scores import Chooser, chooser_for, scores_of
+
+Stored = TypeVar("Stored")
+
+
+class Curator(Oracle):
+    """Answers questions about ``table`` within ``budget``.
+
+    ``ledger``: where charges are kept: a file, or None for a private one that lasts as long as this object.
+    ``analyst``: who is asking; the name stands in the ledger.
+    """
+
+    def __init__(
+        self,
+        table: Table,
+        budget: Budget,
+        ledger: str | os.PathLike[str] | None = None,
+        *,
+        analyst: str = "curator",
+    ) -> None:
+        atoms = Atoms(table.schema).count
+        kept = SqliteLedger.open(ledger, budget, atoms=atoms, neighbours=table.neighbours, population=table.population)
+        self._keep(table, kept, analyst, SecureBits())
+
+    @classmethod
+    def sharing(cls, table: Table, ledger: Ledger, *, analyst: str) -> Curator:
+        """Another analyst on a ledger that is already open; the budget is the ledger's."""
+        curator = cls.__new__(cls)
+        curator._keep(table, ledger, analyst, SecureBits())
+        return curator
+
+    def _keep(self, table: Table, ledger: Ledger, analyst: str, bits: Bits) -> None:
+        self._table, self._ledger, self._analyst, self._bits = table, ledger, analyst, bits
+        self._budget = ledger.genesis.budget
+        self._atoms = Atoms(table.schema)
+        fixed = ", ".join(table.schema.public)
+        self._neighbours = table.neighbours + (f", public columns fixed: {fixed}" if fixed else "")
+
+    @property
+    def schema(self) -> Schema:
+        """The public facts about the columns."""
+        return self._table.schema
+
+    @property
+    def rows(self) -> int | None:
+        """The public number of rows."""
+        return self._table.public_rows
+
+    @property
+    def name(self) -> str:
+        """What FROM calls the table."""
+        return self._table.name
+
+    @property
+    def budget(self) -> Budget:
+        """The lifetime budget."""
+        return self._budget
+
+    @property
+    def ledger(self) -> Ledger:
+        """What was asked, by whom, what it cost."""
+        return self._ledger
+
+    @property
+    def left(self) -> float:
+        """What is left for a question about everyone, in the budget's unit."""
+        return float(self._budget.amount(self._ledger.left()))
+
+    def answer(self, request: Request) -> Answer:
+        """Price, charge, then sum and add noise."""
+        plan, noise = self._priced(request)
+        confidence = request.effort.confidence
+
+        def compute(bill: Bill) -> Answer:
+            drawn = noise.sample(plan, self._bits)
+            steps = self._table.engine.totals(plan.program) + drawn
+            total, spread, margin = self._numbers(plan, noise, confidence, steps.astype(np.float64) * plan.units)
+            return Answer(str(request.query), total, spread, margin, confidence, self.rows, plan.segments, bill)
+
+        return self._charged(request, plan, noise.cost, noise.name, compute, Answer.from_json)
+
+    def estimate(self, request: Request) -> Price:
+        """The price; the data stay untouched."""
+        plan, noise = self._priced(request)
+        units = self._budget.units(noise.cost)
+        left = self._ledger.left(self._scope(plan))
+        bill = self._bill(units, left - units, noise.name)
+        _, spread, margin = self._numbers(plan, noise, request.effort.confidence, np.zeros(plan.dimension))
+        sensitivity = _sensitivity(plan, self._table.neighbours)
+        affordable = units <= left
+        return Price(
+            str(request.query), bill, spread, margin, request.effort.confidence, self.rows, sensitivity, affordable
+        )
+
+    def choose(self, request: Request, mechanism: str) -> Selection:
+        """Price, charge, then score and choose."""
+        plan = compile_query(request.query, self.schema, level=True)
+        norms = plan.reach.under(self._table.neighbours)
+        effort = request.effort
+        chooser = chooser_for(plan, norms, effort, self._budget, self.rows, mechanism)
+
+        def compute(bill: Bill) -> Selection:
+            scores, unit = scores_of(plan, self._table.engine.totals(plan.program))
+            index = chooser.sample(scores, self._bits)
+            margin = chooser.error(plan.dimension, effort.confidence) * unit
+            what = f"candidate {index} of {plan.dimension}"
+            return Selection(index, what, margin, effort.confidence, self.rows, bill)
+
+        name = _chooser_name(chooser)
+        return self._charged(request, plan, chooser.cost(), name, compute, Selection.from_json)
+
+    # -- the order that keeps the promise: price, charge, compute, store ---------------------------------------------
+
+    def _priced(self, request: Request) -> tuple[Plan, Noise]:
+        effort = request.effort
+        plan = compile_query(request.query, self.schema, level=effort.kind == "tolerance")
+        norms = plan.reach.under(self._table.neighbours)
+        return plan, noise_for(plan, norms, effort, self._budget, self.rows)
+
+    def _charged(
+        self,
+        request: Request,
+        plan: Plan,
+        cost: Cost,
+        mechanism: str,
+        compute: Callable[[Bill], Any],
+        restore: Callable[[str], Stored],
+    ) -> Stored:
+        units = self._budget.units(cost)
+        charge = self._ledger.charge(
+            amount=units,
+            analyst=self._analyst,
+            request_id=request.key or secrets.token_hex(16),
+            what=_shortened(str(request.query)),
+            detail=_fingerprint(request, mechanism),
+            scope=self._scope(plan),
+        )
+        if charge.lost:
+            raise AnswerLost
+        if charge.answer is not None:
+            return restore(charge.answer)
+        try:
+            result = compute(self._bill(units, charge.receipt.left, mechanism, charge))
+            self._ledger.store_answer(charge.entry.seq, result.to_json())
+        except LedgerError:
+            raise
+        except Exception:  # whatever it says could tell of the data
+            raise AnswerLost from None
+        return result  # type: ignore[no-any-return]
+
+    def _scope(self, plan: Plan) -> tuple[int, ...] | None:
+        return self._atoms.touched(plan.scopes)
+
+    def _bill(self, units: int, left: int, mechanism: str, charge: Charge | None = None) -> Bill:
+        budget = self._budget
+        place = (charge.receipt.seq, charge.receipt.hash) if charge else (None, None)
+        share = float(Fraction(units, budget.capacity))
+        amounts = float(budget.amount(units)), budget.unit, share, float(budget.amount(max(left, 0)))
+        return Bill(*amounts, self._neighbours, mechanism, *place)
+
+    def _numbers(self, plan: Plan, noise: Noise, confidence: float, flat: Any) -> tuple[Numbers, Numbers, Numbers]:
+        margin = noise.margin(plan, confidence, self.rows)
+        total, spread, margins = (plain(plan.shaped(values)) for values in (flat, noise.spread(plan), margin))
+        return total, spread, margins
+
+
+def _chooser_name(chooser: Chooser) -> str:
+    return {"PermuteAndFlip": "permute-and-flip", "Exponential": "exponential"}[type(chooser).__name__]
+
+
+def _sensitivity(plan: Plan, neighbours: str) -> str:
+    norms = plan.reach.under(neighbours)
+    relative = float(norms.l2_squared) ** 0.5
+    return f"one row moves it by at most {relative:.4g} weights in L2 and {float(norms.l1):.4g} in L1 ({neighbours})"
+
+
+def _shortened(text: str, most: int = 2000) -> str:
+    return text if len(text) <= most else text[: most - 1] + "…"
+
+
+def _fingerprint(request: Request, mechanism: str) -> str:
+    """The exact question, so that a request id cannot be reused for another one."""
+    effort = request.effort
+    query = json.dumps(request.query.to_json(), sort_keys=True)
+    digest = hashlib.sha256(query.encode()).hexdigest()
+    return f"{mechanism}; {effort.kind}={effort.amount}; confidence={effort.confidence}; sha256={digest}"
