@@ -95,7 +95,7 @@ class Answer:
         return self.total - self.margin, self.total + self.margin
 
     def __str__(self) -> str:
-        sure = f"({self.confidence:.4g} sure)" if self.confidence > 0.99 else f"({self.confidence:.0%})"
+        sure = f"({self.confidence * 100:.10g} %)" if self.confidence < 1 else "(rounding)"
         per_row = self.rows is not None
         centre, half = (self.mean, self._per_row(self.margin)) if per_row else (self.total, self.margin)
         if isinstance(centre, float):
@@ -151,10 +151,10 @@ class Price:
     def __str__(self) -> str:
         worst = float(np.max(self.tolerance))
         what = "mean" if self.rows else "total"
-        verdict = "" if self.affordable else " NOT AFFORDABLE with what is left."
+        verdict = "" if self.affordable else " More than is left: it would be refused."
         return (
-            f"would cost {self.cost}; {what} within +/- {worst:.4g} ({self.confidence:.0%}) "
-            f"by {self.cost.mechanism}, {self.sensitivity}.{verdict}"
+            f"would cost {self.cost}; {what} within +/- {worst:.4g} ({self.confidence * 100:.10g} %) "
+            f"by {self.cost.mechanism}; {self.sensitivity}.{verdict}"
         )
 
 
@@ -175,7 +175,7 @@ class Selection:
     def __str__(self) -> str:
         scale, what = (self.rows, "mean") if self.rows else (1, "total")
         gap = self.margin / scale
-        return f"{self.question}, within {gap:.4g} of the best {what} ({self.confidence:.0%}), {self.cost}"
+        return f"{self.question}, within {gap:.4g} of the best {what} ({self.confidence * 100:.10g} %), {self.cost}"
 
     def to_json(self) -> str:
         """One line of JSON; ``from_json`` is the inverse."""

@@ -66,7 +66,7 @@ class Rows:
         widths = [max(len(row[i]) for row in grid) for i in range(len(self.columns))]
         lines = ["  ".join(cell.rjust(width) for cell, width in zip(row, widths, strict=True)) for row in grid]
         lines.insert(1, "  ".join("-" * width for width in widths))
-        return "\n".join(lines) + f"\n± at {self.confidence:.0%}; cost {self.cost}"
+        return "\n".join(lines) + f"\n± at {self.confidence * 100:.10g} %; cost: {self.cost}"
 
 
 def finish(select: Select, answer: Answer) -> Rows:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Sequence
 
@@ -26,7 +27,13 @@ def _whole(kind: Type) -> bool:
     return kind.integral and kind.size <= LARGEST_INTEGER
 
 
-@RULES.add("add", "sub", "mul", least=2)
+@RULES.add("add", "mul", least=2, most=1024)
+def _chain(build: Builder, op: str, args: Sequence[Value]) -> Value:
+    """Sums and products of many, from left to right."""
+    return functools.reduce(lambda a, b: _arithmetic(build, op, [a, b]), args)
+
+
+@RULES.add("sub", least=2)
 def _arithmetic(build: Builder, op: str, args: Sequence[Value]) -> Value:
     a, b = (numeric(build, arg) for arg in args)
     s, t = a.type, b.type

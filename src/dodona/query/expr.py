@@ -15,7 +15,7 @@ from typing import Any
 from dodona.errors import BadQuery
 
 MOST_NODES = 20_000
-DEEPEST = 400
+DEEPEST = 100
 
 
 @dataclass(frozen=True)

@@ -29,6 +29,8 @@ _TOKEN = re.compile(
     re.VERBOSE,
 )
 _PREFIXES = frozenset({"NOT", "-", "+", "CASE"})
+_VALUES = frozenset({"number", "word", "quoted", "text", "close"})
+_KEYWORDS = frozenset("AND OR NOT IN IS CASE WHEN THEN ELSE BETWEEN SELECT WHERE BY FROM AS".split())
 
 
 def scan(text: str) -> None:
@@ -39,6 +41,7 @@ def scan(text: str) -> None:
         raise BadQuery(f"a question must have at most {LONGEST} characters. Got {len(text)}.")
     depth = operators = prefixes = position = 0
     before = ""
+    after_value = False  # then + and - join two values, and are no prefix
     while position < len(text):
         match = _TOKEN.match(text, position)
         if match is None or text.startswith(("--", "/*"), position):
@@ -46,7 +49,7 @@ def scan(text: str) -> None:
         kind, token = str(match.lastgroup), match.group().upper()
         depth += (kind == "open" or token == "CASE") - (kind == "close" or token == "END")
         operators += kind in ("sign", "comma") or token in ("AND", "OR", "WHEN")
-        prefixes += token in _PREFIXES
+        prefixes += token in _PREFIXES and not (kind == "sign" and after_value)
         if depth > DEEPEST or prefixes > MOST_PREFIXES:
             raise BadQuery(f"a question must nest at most {DEEPEST} levels, with {MOST_PREFIXES} prefixes", position)
         if operators > MOST_OPERATORS:
@@ -55,4 +58,5 @@ def scan(text: str) -> None:
             raise BadQuery("a function's name must not be quoted", position)
         if kind != "space":
             before = kind
+            after_value = kind in _VALUES and token not in _KEYWORDS
         position = match.end()

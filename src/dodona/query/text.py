@@ -12,14 +12,14 @@ from collections.abc import Callable
 from typing import Any
 
 from dodona.errors import BadQuery
-from dodona.query.expr import Call, Column, Expr, Literal
+from dodona.query.expr import DEEPEST, Call, Column, Expr, Literal
 from dodona.query.scan import scan
 
 Tree = Any  # a sqlglot expression; the parser is imported only when a text is to be parsed
 
 ALLOWED = (
     "numbers, 'text', TRUE, FALSE, NULL, columns, + - * / % &, = <> < <= > >=, AND, OR, NOT, IN, BETWEEN, IS NULL, "
-    "CASE, COALESCE, ABS, LEAST, GREATEST, SQRT, LN, EXP, POWER, FLOOR, CEIL, MOD"
+    "CASE, COALESCE, ABS, LEAST, GREATEST, SQRT, LN, EXP, POWER, FLOOR, CEIL, MOD, BUCKET"
 )
 _BINARY = {
     "Add": "add",
@@ -38,6 +38,7 @@ _BINARY = {
     "And": "and",
     "Or": "or",
 }
+_FLAT = frozenset({"Add", "Mul", "And", "Or"})
 _UNARY = {
     "Neg": "neg",
     "Not": "not",
@@ -95,21 +96,42 @@ def refuse(tree: Tree, why: str = "") -> BadQuery:
     return BadQuery(why or f"{name} is not part of the language. Allowed: {ALLOWED}", position(tree))
 
 
-def translate(tree: Tree) -> Expr:
+def translate(tree: Tree, depth: int = 0) -> Expr:
     """Our tree from the parser's; refuses every node not in the tables, and every odd argument of one that is."""
     name = type(tree).__name__
-    at = position(tree)
+    if depth > DEEPEST:
+        raise refuse(tree, f"a question must nest at most {DEEPEST} operations")
     if name in _BINARY:
-        arguments = _arguments(tree, "this", "expression")
-        return Call(_BINARY[name], (_given(tree, arguments["this"]), _given(tree, arguments["expression"])), at)
+        return _chain(tree, depth)
     if name in _UNARY:
-        return Call(_UNARY[name], (_given(tree, _arguments(tree, "this")["this"]),), at)
+        return _call(tree, _UNARY[name], [_arguments(tree, "this")["this"]], depth)
     if name in _MANY:
         arguments = _arguments(tree, "this", "expressions")
-        return Call(_MANY[name], (_given(tree, arguments["this"]), *map(translate, arguments["expressions"])), at)
+        return _call(tree, _MANY[name], [arguments["this"], *arguments["expressions"]], depth)
     if name not in _SPECIAL:
         raise refuse(tree)
-    return _SPECIAL[name](tree)
+    return _SPECIAL[name](tree, depth)
+
+
+def _chain(tree: Tree, depth: int) -> Expr:
+    """a + b + c is one addition of three: long sums and conjunctions stay flat, in the order they are written."""
+    name = type(tree).__name__
+    last: list[Tree] = []
+    while type(tree).__name__ == name:
+        arguments = _arguments(tree, "this", "expression")
+        last.append(arguments["expression"])
+        tree = arguments["this"]
+        if name not in _FLAT:
+            break
+    return _call(tree, _BINARY[name], [tree, *reversed(last)], depth)
+
+
+def _call(tree: Tree, op: str, parts: list[Any], depth: int) -> Expr:
+    if not all(parts):
+        raise refuse(tree)
+    args = tuple(translate(part, depth + 1) for part in parts)
+    places = [tree.meta.get("start"), *(getattr(arg, "position", None) for arg in args)]
+    return Call(op, args, min((place for place in places if place is not None), default=None))
 
 
 def _arguments(tree: Tree, *allowed: str) -> dict[str, Any]:
@@ -120,20 +142,14 @@ def _arguments(tree: Tree, *allowed: str) -> dict[str, Any]:
     return {key: tree.args.get(key) or [] for key in allowed}
 
 
-def _given(tree: Tree, part: Any) -> Expr:
-    if not part:
-        raise refuse(tree)
-    return translate(part)
-
-
-def _column(tree: Tree) -> Expr:
+def _column(tree: Tree, _: int) -> Expr:
     _arguments(tree, "this")
     if type(tree.this).__name__ != "Identifier":
         raise refuse(tree, f"* is not a value of a row. Allowed: {ALLOWED}")
-    return Column(tree.name, position(tree))
+    return Column(tree.name, tree.this.meta.get("start"))
 
 
-def _constant(tree: Tree) -> Expr:
+def _constant(tree: Tree, _: int) -> Expr:
     if tree.args.get("is_string"):
         return Literal(str(tree.this))
     value = float(tree.this)
@@ -142,21 +158,21 @@ def _constant(tree: Tree) -> Expr:
     return Literal(value)
 
 
-def _in(tree: Tree) -> Expr:
+def _in(tree: Tree, depth: int) -> Expr:
     arguments = _arguments(tree, "this", "expressions")
     if not arguments["expressions"]:
         raise refuse(tree, "IN takes a list of constants")
-    return Call("in", (translate(tree.this), *map(translate, arguments["expressions"])))
+    return _call(tree, "in", [arguments["this"], *arguments["expressions"]], depth)
 
 
-def _between(tree: Tree) -> Expr:
+def _between(tree: Tree, depth: int) -> Expr:
     arguments = _arguments(tree, "this", "low", "high")
-    return Call("between", tuple(translate(arguments[key]) for key in ("this", "low", "high")))
+    return _call(tree, "between", [arguments[key] for key in ("this", "low", "high")], depth)
 
 
-def _is(tree: Tree) -> Expr:
+def _is(tree: Tree, depth: int) -> Expr:
     _arguments(tree, "this", "expression")
-    value, against = translate(tree.this), translate(tree.expression)
+    value, against = translate(tree.this, depth + 1), translate(tree.expression, depth + 1)
     if against == Literal(None):
         return Call("is_null", (value,))
     if isinstance(against, Literal) and isinstance(against.value, bool):
@@ -164,34 +180,44 @@ def _is(tree: Tree) -> Expr:
     raise refuse(tree, "IS takes NULL, TRUE or FALSE")
 
 
-def _case(tree: Tree) -> Expr:
+def _case(tree: Tree, depth: int) -> Expr:
     arguments = _arguments(tree, "this", "ifs", "default")
-    subject = translate(arguments["this"]) if arguments["this"] else None
-    result: Expr = translate(arguments["default"]) if arguments["default"] else Literal(None)
-    for branch in reversed(arguments["ifs"]):
-        condition = translate(branch.this)
+    branches = arguments["ifs"]
+    subject = translate(arguments["this"], depth + 1) if arguments["this"] else None
+    inner = depth + len(branches)
+    result: Expr = translate(arguments["default"], inner) if arguments["default"] else Literal(None)
+    for branch in reversed(branches):
+        condition = translate(branch.this, inner)
         condition = condition if subject is None else Call("eq", (subject, condition))
-        result = Call("if", (condition, translate(branch.args["true"]), result))
+        result = Call("if", (condition, translate(branch.args["true"], inner), result))
     return result
 
 
-def _if(tree: Tree) -> Expr:
+def _if(tree: Tree, depth: int) -> Expr:
     arguments = _arguments(tree, "this", "true", "false")
-    other = translate(arguments["false"]) if arguments["false"] else Literal(None)
-    return Call("if", (translate(tree.this), translate(arguments["true"]), other))
+    other = translate(arguments["false"], depth + 1) if arguments["false"] else Literal(None)
+    return Call("if", (translate(tree.this, depth + 1), translate(arguments["true"], depth + 1), other))
 
 
-_SPECIAL: dict[str, Callable[[Any], Expr]] = {
-    "Paren": lambda tree: translate(tree.this),
+def _own(tree: Tree, depth: int) -> Expr:
+    """BUCKET is ours alone, so the parser does not know it."""
+    if str(tree.this).upper() != "BUCKET":
+        raise refuse(tree)
+    return _call(tree, "bucket", tree.expressions, depth)
+
+
+_SPECIAL: dict[str, Callable[[Any, int], Expr]] = {
+    "Paren": lambda tree, depth: translate(tree.this, depth + 1),
     "Column": _column,
     "Literal": _constant,
-    "Boolean": lambda tree: Literal(bool(tree.this)),
-    "Null": lambda _: Literal(None),
+    "Boolean": lambda tree, _: Literal(bool(tree.this)),
+    "Null": lambda _, __: Literal(None),
     "In": _in,
     "Between": _between,
     "Is": _is,
     "Case": _case,
     "If": _if,
+    "Anonymous": _own,
 }
 
 

@@ -201,8 +201,11 @@ def _chooser_name(chooser: Chooser) -> str:
 
 def _sensitivity(plan: Plan, neighbours: str) -> str:
     norms = plan.reach.under(neighbours)
-    relative = float(norms.l2_squared) ** 0.5
-    return f"one row moves it by at most {relative:.4g} weights in L2 and {float(norms.l1):.4g} in L1 ({neighbours})"
+    if plan.dimension == 1:
+        ((weight, _),) = plan.places.items()
+        return f"one row changes the total by at most {float(norms.linf * weight) * plan.units[0]:.4g} ({neighbours})"
+    l1, l2 = float(norms.l1), float(norms.l2_squared) ** 0.5
+    return f"one row moves the vector, in units of its noise weights, by {l2:.4g} in L2 and {l1:.4g} in L1 ({neighbours})"
 
 
 def _shortened(text: str, most: int = 2000) -> str:
