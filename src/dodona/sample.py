@@ -37,9 +37,10 @@ MOST_ROWS = 10**10
 LONG_RUN = 2_000_000  # rows from which a terminal is shown progress
 _FORMATS = {".parquet": "FORMAT parquet, COMPRESSION zstd", ".csv": "FORMAT csv, HEADER true"}
 
-# u(i, k), written u(k) below: the k-th uniform number of a row; z(k): a standard normal one (Box and Muller). 2^-53 times 53 hashed bits.
+# u(i, k), written u(k) below: the k-th uniform number of row i; z(k): a standard normal one (Box and Muller).
+# 53 bits, hashed twice: DuckDB joins the parts of a hash by exclusive or, which alone would tie the columns together.
 _MACROS = (
-    "CREATE TEMP MACRO u(i, k) AS ((hash(i, {seed}, k) >> 11)::DOUBLE * 1.1102230246251565e-16)",
+    "CREATE TEMP MACRO u(i, k) AS ((hash(hash(i, {seed}, k)) >> 11)::DOUBLE * 1.1102230246251565e-16)",
     "CREATE TEMP MACRO z(i, k) AS (sqrt(-2 * ln(1 - u(i, k))) * cos(6.283185307179586 * u(i, k + 50)))",
 )
 _STAGES = (

@@ -30,7 +30,9 @@ _TOKEN = re.compile(
 )
 _PREFIXES = frozenset({"NOT", "-", "+", "CASE"})
 _VALUES = frozenset({"number", "word", "quoted", "text", "close"})
-_KEYWORDS = frozenset("AND OR NOT IN IS CASE WHEN THEN ELSE BETWEEN SELECT WHERE BY FROM AS".split())
+_KEYWORDS = frozenset(
+    {"AND", "OR", "NOT", "IN", "IS", "CASE", "WHEN", "THEN", "ELSE", "BETWEEN", "SELECT", "WHERE", "BY"}
+)
 
 
 def scan(text: str) -> None:

@@ -88,7 +88,7 @@ def check_oracle(make: Callable[[Table], Oracle], effort: dict[str, float], *, s
     assert oracle.schema == SCHEMA
     assert oracle.rows == 2000
     for query in questions():
-        price = oracle.price(query, **effort)  # type: ignore[arg-type]
+        price = oracle.price(query, **effort)
         answer, exact = oracle.ask(query, **effort), truth.ask(query)  # type: ignore[arg-type]
         assert np.shape(answer.total) == np.shape(exact.total), str(query)
         np.testing.assert_allclose(np.asarray(price.margin), np.asarray(answer.margin), rtol=1e-9, err_msg=str(query))

@@ -205,7 +205,7 @@ def _sensitivity(plan: Plan, neighbours: str) -> str:
         ((weight, _),) = plan.places.items()
         return f"one row changes the total by at most {float(norms.linf * weight) * plan.units[0]:.4g} ({neighbours})"
     l1, l2 = float(norms.l1), float(norms.l2_squared) ** 0.5
-    return f"one row moves the vector, in units of its noise weights, by {l2:.4g} in L2 and {l1:.4g} in L1 ({neighbours})"
+    return f"one row moves the vector, in units of noise weights, by {l2:.4g} in L2 and {l1:.4g} in L1 ({neighbours})"
 
 
 def _shortened(text: str, most: int = 2000) -> str:

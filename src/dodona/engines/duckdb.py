@@ -1,0 +1,214 @@
+"""Rows in files, through DuckDB: the program runs there as SQL, larger than memory, and only integers come back.
+
+Exact sums. A row's contribution is a whole double of size at most B. While rows * B < 2^53 every partial sum, in any
+order and over any threads, is a whole number below 2^53, so double addition is exact and fastest; otherwise the values
+are cast to integers and summed in 128 bits. The count of rows is taken again in each statement and must be the one the
+proof used.
+
+Where SQL would be long (many products, many centres, deep expressions), the cleaned columns are streamed in batches
+into the memory engine's kernels instead; the totals are the same integers.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dodona.engines import duckdb_source as sources
+from dodona.engines.base import EXACT_DOUBLE, block_bound, empty_totals
+from dodona.engines.columns import require_physical
+from dodona.engines.duckdb_dialect import DuckDBDialect, Physical
+from dodona.engines.kernels import Vector
+from dodona.engines.memory import MemoryEngine
+from dodona.engines.sql import Compiled, Statement
+from dodona.errors import BadTable
+from dodona.query.program import Program
+from dodona.query.schema import Schema
+
+DEEPEST = 200  # nested sub-selects
+MOST_TERMS = 1500  # sums and score terms in SQL; beyond, BLAS on streamed columns is faster
+BATCH = 1 << 18
+
+
+class DuckDBEngine:
+    """``source``: a path of .parquet (or a pattern), .csv, .csv.gz, .tsv, or ``file.duckdb#table``.
+
+    Connections are opened per process, so a forked worker gets its own; calls may come from many threads.
+    """
+
+    def __init__(
+        self,
+        source: str | os.PathLike[str],
+        schema: Schema,
+        *,
+        memory_limit: str | None = None,
+        threads: int | None = None,
+        delimiter: str | None = None,
+        quote: str = '"',
+    ) -> None:
+        self.schema = schema
+        self._source = _opened(os.fspath(source), delimiter, quote)
+        self._limits = (memory_limit, threads)
+        self._dialect = DuckDBDialect(schema, _physical(schema, self._source), self._source.relation)
+        self._lock = threading.Lock()
+        self._connections: dict[int, Any] = {}
+        try:
+            self._rows = int(self._cursor().execute(f"SELECT COUNT(*) FROM {self._source.relation}").fetchone()[0])
+        except Exception:  # noqa: BLE001  whatever DuckDB says may quote rows
+            raise BadTable(f"the source must be readable to its end. Got {os.fspath(source)!r}.") from None
+
+    def rows(self) -> int:
+        """The number of rows."""
+        return self._rows
+
+    def totals(self, program: Program) -> NDArray[Any]:
+        """Exact sums, by SQL or by streaming; any fault is one fixed exception."""
+        try:
+            compiled = None if _long(program) else Compiled(program, self._dialect, self._dialect.relation)
+            if compiled is None or compiled.levels > DEEPEST:
+                return self._streamed(program)
+            return self._summed(program, compiled)
+        except Exception:  # noqa: BLE001  HOSTILE R12: a fault must not describe the data
+            raise RuntimeError("engine fault") from None
+
+    def explain(self, program: Program) -> str:
+        """The statements for a table of ordinary length; a very long one sums in wider integers."""
+        compiled = None if _long(program) else Compiled(program, self._dialect, self._dialect.relation)
+        if compiled is None or compiled.levels > DEEPEST:
+            return f"duckdb: batches of {BATCH} rows into memory kernels\n{self._columns_statement(program)}"
+        return "\n".join(f"{s.text};" for s in compiled.statements(dict.fromkeys(range(len(program.blocks)), True)))
+
+    # -- connections -----------------------------------------------------------------------------------------------
+
+    def _cursor(self) -> Any:
+        """A cursor of this process's own connection."""
+        with self._lock:
+            pid = os.getpid()
+            if pid not in self._connections:
+                connection = sources.connect(self._source.files, self._source.attach, *self._limits)
+                self._connections = {pid: connection, **({0: self._connections} if self._connections else {})}
+            return self._connections[pid].cursor()
+
+    # -- by SQL ----------------------------------------------------------------------------------------------------
+
+    def _summed(self, program: Program, compiled: Compiled) -> NDArray[Any]:
+        exact = {i: block_bound(b) * max(self._rows, 1) < EXACT_DOUBLE for i, b in enumerate(program.blocks)}
+        results = [empty_totals(block, self._rows) for block in program.blocks]
+        cursor = self._cursor()
+        for statement in compiled.statements(exact):
+            counted = 0
+            for row in cursor.execute(statement.text).fetchall():
+                counted += row[0]
+                _place(program, statement, row, results)
+            if counted != self._rows:
+                raise RuntimeError("the table changed")
+        return np.concatenate(results)
+
+    # -- by streaming ----------------------------------------------------------------------------------------------
+
+    def _columns_statement(self, program: Program) -> str:
+        steps = {step.constants[0]: step for step in program.steps if step.op == "column"}
+        selected = [f"{self._dialect.column(s.constants)} AS c{i}" for i, s in enumerate(steps.values())]
+        return f"SELECT {', '.join(selected or ['TRUE AS c0'])} FROM {self._dialect.relation}"
+
+    def _streamed(self, program: Program) -> NDArray[Any]:
+        results = [empty_totals(block, self._rows) for block in program.blocks]
+        counted = 0
+        for columns, length in self._batches(program):
+            counted += length
+            sums = MemoryEngine(self.schema, columns, length).totals(program)
+            start = 0
+            for result in results:
+                result += sums[start : start + len(result)].astype(result.dtype)
+                start += len(result)
+        if counted != self._rows:
+            raise RuntimeError("the table changed")
+        return np.concatenate(results)
+
+    def _batches(self, program: Program) -> Iterator[tuple[dict[str, Vector], int]]:
+        """Cleaned columns, in batches through Arrow where that is installed, else all at once."""
+        cursor = self._cursor().execute(self._columns_statement(program))
+        try:
+            import pyarrow  # noqa: F401
+        except ImportError:
+            arrays = cursor.fetchnumpy()
+            vectors = [(np.ma.getdata(a), np.ma.getmaskarray(a)) for a in arrays.values()]
+            yield dict(zip(program.columns, vectors, strict=False)), len(vectors[0][0])
+            return
+        for batch in cursor.to_arrow_reader(BATCH):
+            yield {name: _vector(batch.column(i)) for i, name in enumerate(program.columns)}, batch.num_rows
+
+
+def _vector(array: Any) -> Vector:
+    import pyarrow as pa
+
+    null = array.is_null().to_numpy(zero_copy_only=False) if array.null_count else None
+    filled = array if null is None else array.fill_null(pa.scalar(0, array.type) if null is not None else None)
+    return filled.to_numpy(zero_copy_only=False), null
+
+
+def _place(program: Program, statement: Statement, row: tuple[Any, ...], results: list[NDArray[Any]]) -> None:
+    """One row of a statement's result into the totals; NULL is the sum over no row."""
+    position = 1
+    key = 0
+    if statement.key:
+        cell, position = row[1], 2
+        cells = program.blocks[statement.parts[0][0]].cells
+        if cell is None or not 0 <= cell < cells:
+            return
+        key = int(cell)
+    for number, offsets in statement.parts:
+        width = program.blocks[number].width
+        for offset in offsets:
+            results[number][key * width + offset] = int(row[position] or 0)
+            position += 1
+
+
+def _long(program: Program) -> bool:
+    terms = sum(block.width for block in program.blocks) + sum(
+        len(step.constants) * len(step.args) for step in program.steps if step.op == "nearest"
+    )
+    return terms > MOST_TERMS or len(program.steps) > 4 * MOST_TERMS
+
+
+def _opened(source: str, delimiter: str | None, quote: str) -> sources.Source:
+    path, _, table = source.partition("#")
+    if table and path.endswith(".duckdb"):
+        return sources.database(path, table)
+    name = source.removesuffix(".gz")
+    if name.endswith((".csv", ".tsv")):
+        return sources.text(source, delimiter or ("\t" if name.endswith(".tsv") else ","), quote)
+    if source.endswith(".parquet"):
+        return sources.parquet(source)
+    raise BadTable(f"the source must be .parquet, .csv, .csv.gz, .tsv or file.duckdb#table. Got {source!r}.")
+
+
+def _physical(schema: Schema, source: sources.Source) -> dict[str, Physical]:
+    """For each column of the schema, where it stands and what it is; differences are refused."""
+    result = {}
+    for name, column in schema.items():
+        if name not in source.columns:
+            raise BadTable(f"the data must have column {name!r}. It has {', '.join(source.columns)}.")
+        expression, kind = source.columns[name]
+        family = "csv" if kind == "CSV" else _family(kind)
+        if family != "csv":
+            require_physical(name, column, family, kind)
+        result[name] = Physical(expression, family, kind)
+    return result
+
+
+def _family(kind: str) -> str:
+    if kind in ("DOUBLE", "FLOAT"):
+        return "float"
+    if kind.lstrip("U") in ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT"):
+        return "integer"
+    if kind.startswith("DECIMAL"):
+        return "decimal"
+    if kind == "VARCHAR" or kind.startswith("ENUM"):
+        return "text"
+    return "boolean" if kind == "BOOLEAN" else "other"

@@ -1,0 +1,128 @@
+"""Raw columns out of pandas, Polars and Arrow; each library is imported only when its data is handed in."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from dodona.engines.columns import Raw, from_array, labels_of, positions_of_text, present
+from dodona.errors import BadTable
+from dodona.query.schema import Column, Schema
+
+
+def from_pandas(frame: Any, schema: Schema) -> tuple[dict[str, Raw], int]:
+    """A pandas DataFrame."""
+    present(list(frame.columns), schema)
+    if not frame.columns.is_unique:
+        raise BadTable("the columns of a data frame must have different names.")
+    return {name: _series(frame[name], column) for name, column in schema.items()}, len(frame)
+
+
+def _series(series: Any, column: Column) -> Raw:
+    import pandas as pd
+
+    dtype, types = series.dtype, pd.api.types
+    if isinstance(dtype, pd.CategoricalDtype):
+        return _taken(_series(dtype.categories.to_series(), column), series.cat.codes.to_numpy(), "category")
+    if isinstance(dtype, pd.StringDtype):
+        return Raw("text", str(dtype), positions_of_text(series.tolist(), labels_of(column)), None)
+    if isinstance(dtype, np.dtype):
+        return from_array(series.to_numpy(), column)
+    null = series.isna().to_numpy()
+    if types.is_bool_dtype(dtype):
+        return Raw("boolean", str(dtype), series.to_numpy(dtype=bool, na_value=False), null)
+    if types.is_integer_dtype(dtype):
+        wide = np.uint64 if types.is_unsigned_integer_dtype(dtype) else np.int64
+        return Raw("integer", str(dtype), series.to_numpy(dtype=wide, na_value=0), null)
+    if types.is_float_dtype(dtype):
+        return Raw("float", str(dtype), series.to_numpy(dtype=np.float64, na_value=np.nan), null)
+    if isinstance(dtype, pd.ArrowDtype):
+        return _arrow(series.array.__arrow_array__(), column)
+    return Raw("other", str(dtype), np.zeros(len(series)), None)
+
+
+def _taken(listed: Raw, codes: Any, kind: str) -> Raw:
+    """A dictionary-encoded column: what the codes stand for; a negative code is NULL."""
+    null = codes < 0
+    if len(listed.values) == 0:
+        return Raw(listed.family, kind, np.zeros(len(codes), listed.values.dtype), np.ones(len(codes), bool))
+    at = np.where(null, 0, codes)
+    return Raw(listed.family, kind, listed.values[at], null if listed.null is None else null | listed.null[at])
+
+
+def from_polars(frame: Any, schema: Schema) -> tuple[dict[str, Raw], int]:
+    """A Polars DataFrame."""
+    present(frame.columns, schema)
+    return {name: _polars(frame[name], column) for name, column in schema.items()}, frame.height
+
+
+def _polars(series: Any, column: Column) -> Raw:
+    import polars as pl
+
+    dtype = series.dtype
+    if dtype in (pl.String, pl.Categorical) or isinstance(dtype, pl.Enum | pl.Categorical):
+        # Distinct texts are few; each is looked up once.
+        texts = series.cast(pl.String)
+        unique = texts.unique()
+        at = positions_of_text(unique.to_list(), labels_of(column))
+        table = pl.DataFrame({"text": unique, "at": at})
+        found = pl.DataFrame({"text": texts}).join(table, on="text", how="left", maintain_order="left")["at"]
+        return Raw("text", str(dtype), found.fill_null(float("nan")).to_numpy(), None)
+    null = series.is_null().to_numpy() if series.null_count() else None
+    if isinstance(dtype, pl.Decimal):
+        series, dtype = series.cast(pl.String).cast(pl.Float64), pl.Float64  # correctly rounded
+    if dtype == pl.Boolean:
+        return Raw("boolean", str(dtype), series.fill_null(False).to_numpy(), null)
+    if dtype.is_integer() and dtype not in (pl.Int128,):
+        return Raw("integer", str(dtype), series.fill_null(0).to_numpy(), null)
+    if dtype.is_float():
+        return Raw("float", str(dtype), series.fill_null(float("nan")).to_numpy(), null)
+    return Raw("other", str(dtype), np.zeros(len(series)), None)
+
+
+def from_arrow(source: Any, schema: Schema) -> tuple[dict[str, Raw], int]:
+    """An Arrow table, record batch, reader, or anything that exports an Arrow stream."""
+    try:
+        import pyarrow as pa
+    except ImportError:
+        raise BadTable("Arrow data needs pyarrow: pip install dodona[arrow].") from None
+    if isinstance(source, pa.RecordBatchReader):
+        table = source.read_all()
+    else:
+        table = source if isinstance(source, pa.Table) else pa.table(source)
+    present(table.column_names, schema)
+    if len(set(table.column_names)) < len(table.column_names):
+        raise BadTable("the columns of a table must have different names.")
+    return {name: _arrow(table.column(name), column) for name, column in schema.items()}, table.num_rows
+
+
+def _arrow(array: Any, column: Column) -> Raw:
+    import pyarrow as pa
+
+    kind, types = array.type, pa.types
+    if isinstance(array, pa.Array):
+        array = pa.chunked_array([array])
+    if types.is_dictionary(kind):
+        array, kind = array.cast(kind.value_type), kind.value_type
+    shown = str(kind)
+    if types.is_string(kind) or types.is_large_string(kind) or types.is_string_view(kind):
+        encoded = array.cast(pa.large_string()).dictionary_encode().unify_dictionaries()
+        chunks = [_indices(chunk, column) for chunk in encoded.chunks] or [np.zeros(0)]
+        return Raw("text", shown, np.concatenate(chunks), None)
+    null = np.asarray(array.is_null()) if array.null_count else None
+    if types.is_decimal(kind):
+        array, kind = array.cast(pa.string()).cast(pa.float64()), pa.float64()  # correctly rounded
+    if types.is_boolean(kind):
+        return Raw("boolean", shown, np.asarray(array.fill_null(False)).astype(bool), null)
+    if types.is_integer(kind):
+        return Raw("integer", shown, np.asarray(array.fill_null(0)), null)
+    if types.is_floating(kind):
+        return Raw("float", shown, np.asarray(array.cast(pa.float64()).fill_null(float("nan"))), null)
+    return Raw("other", shown, np.zeros(len(array)), None)
+
+
+def _indices(chunk: Any, column: Column) -> Any:
+    at = positions_of_text(chunk.dictionary.to_pylist(), labels_of(column))
+    codes = np.asarray(chunk.indices.fill_null(len(at)))
+    return np.append(at, np.nan)[codes]

@@ -1,0 +1,247 @@
+"""Compiles a program to SQL over one table: nested sub-selects, then sums. The words are a dialect's (``dialect.py``).
+
+A step that is read more than once becomes a named column of a sub-select, one nesting level above the named columns it
+reads; all others are written in place. So a shared value is computed once per row, and the text grows with the number
+of steps, never with the number of paths through them. No statement has a WHERE: a filter could be pushed below the
+sub-selects by an optimiser and repeat their expressions; conditions stand in the sums instead.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from dodona.engines.dialect import Dialect
+from dodona.query.program import Block, Program
+
+DEEPEST_TEXT = 40  # levels of parentheses before a step gets a name of its own
+MOST_SUMS = 500  # sums in one statement
+
+# How often a template repeats each argument; all others write each argument once.
+_REPEATS = {"number": (2,), "sqrt": (2,), "finite": (2,), "least": (3, 3), "greatest": (3, 3), "bucket": (9,)}
+
+@dataclass(frozen=True)
+class Node:
+    """A step in the form SQL needs: ``nearest`` becomes inner products, their maximum and its position."""
+
+    op: str
+    args: tuple[int, ...] = ()
+    constants: tuple[Any, ...] = ()
+
+    def repeats(self) -> tuple[int, ...]:
+        """How often each argument is written."""
+        if self.op == "grid":
+            return (1 if self.constants[3] else 5,)
+        if self.op == "which":
+            return (2, *([1] * (len(self.args) - 1)))
+        return _REPEATS.get(self.op, (1,) * len(self.args))
+
+
+@dataclass
+class Nodes:
+    """The program's steps as nodes; ``at[step]`` is the node of a step."""
+
+    nodes: list[Node] = field(default_factory=list)
+    at: list[int] = field(default_factory=list)
+
+    @staticmethod
+    def of(program: Program) -> Nodes:
+        """Lowers every step."""
+        result = Nodes()
+        for step in program.steps:
+            args = tuple(result.at[arg] for arg in step.args)
+            if step.op == "nearest":
+                result.at.append(result._nearest(args, step.constants))
+            elif step.op == "grid":
+                low, high, bits = step.constants
+                inside, whole = result._within(args[0], low, high), bits == 0 and result._whole(args[0])
+                result.at.append(result._add("grid", args, (low, high, bits, inside, whole)))
+            else:
+                result.at.append(result._add(step.op, args, step.constants))
+        return result
+
+    def _add(self, op: str, args: tuple[int, ...], constants: tuple[Any, ...] = ()) -> int:
+        self.nodes.append(Node(op, args, constants))
+        return len(self.nodes) - 1
+
+    def _nearest(self, points: tuple[int, ...], centres: tuple[tuple[float, ...], ...]) -> int:
+        """argmin |x - c|^2 = argmax 2<x, c> - |c|^2, exact in whole doubles; the first of equals."""
+        scores = []
+        for centre in centres:
+            product = self._add("dot", points, tuple(2.0 * c for c in centre))
+            offset = self._add("const", (), (math.fsum(c * c for c in centre),))
+            scores.append(self._add("sub", (product, offset)))
+        best = self._add("largest", tuple(scores))
+        return self._add("which", (best, *scores))
+
+    def _within(self, index: int, low: float, high: float) -> bool:
+        """Whether the value is in [low, high] by what it is (a clipped column, 0 or 1), so that no clip is needed."""
+        node = self.nodes[index]
+        if node.op == "column" and node.constants[1] in ("real", "integer"):
+            return bool(low <= node.constants[2] and node.constants[3] <= high)
+        if node.op == "const":
+            return node.constants[0] is None or low <= node.constants[0] <= high
+        if node.op in ("if", "coalesce"):
+            return all(self._within(arg, low, high) for arg in node.args[-2:])
+        return node.op == "number" and low <= 0 and high >= 1
+
+
+    def _whole(self, index: int) -> bool:
+        """Whether the value is whole by what it is, so that no truncation is needed."""
+        node = self.nodes[index]
+        if node.op in ("if", "coalesce"):
+            return all(self._whole(arg) for arg in node.args[-2:])
+        if node.op == "const":
+            return node.constants[0] is None or float(node.constants[0]).is_integer()
+        return node.op == "number" or (node.op == "column" and node.constants[1] == "integer")
+
+
+@dataclass(frozen=True)
+class Statement:
+    """One SELECT. Its columns: the row count, the key if any, then for each entry (block, offsets) its sums in order."""
+
+    text: str
+    key: bool
+    parts: tuple[tuple[int, tuple[int, ...]], ...]
+
+
+class Compiled:
+    """A program as nested sub-selects over ``source``, and the statements that sum it."""
+
+    def __init__(self, program: Program, dialect: Dialect, source: str) -> None:
+        self.program, self.dialect = program, dialect
+        self._lowered = Nodes.of(program)
+        self._operations = dialect.operations()
+        self._roots = {self._lowered.at[step] for step in program.roots()}
+        self._texts: dict[int, str] = {}
+        self._level: dict[int, int] = {}  # of named nodes: the sub-select that computes them
+        self._plan()
+        self.inner = self._nested(source)
+
+    @property
+    def levels(self) -> int:
+        """How deep the sub-selects nest."""
+        return max(self._level.values(), default=0) + 1
+
+    def _plan(self) -> None:
+        """Walks the nodes once: writes each in place or names it, and finds the level each named one needs."""
+        nodes = self._lowered.nodes
+        used = self._used()
+        writes: Counter[int] = Counter()
+        for index in used:
+            for arg, times in zip(nodes[index].args, nodes[index].repeats(), strict=True):
+                writes[arg] += times
+        for block in self.program.blocks:
+            for step in block.values:
+                writes[self._lowered.at[step]] += 2 if block.gram else 1
+            for step in (s for s in (block.where, block.key) if s is not None):
+                writes[self._lowered.at[step]] += block.width
+        depth: dict[int, int] = {}
+        needs: dict[int, int] = {}  # the level from which a node's text can be read
+        self._definitions: dict[int, str] = {}
+        self._reads: dict[int, frozenset[int]] = {}
+        for index in sorted(used):
+            node = nodes[index]
+            text = self._write(node)
+            reads = frozenset[int]().union(*(self._reads[arg] for arg in node.args))
+            needed = max((needs[arg] for arg in node.args), default=0)
+            deep = 1 + max((depth[arg] for arg in node.args), default=0)
+            trivial = node.op in ("const", "true", "false")
+            if node.op == "column" or (not trivial and (writes[index] > 1 or deep > DEEPEST_TEXT)):
+                self._definitions[index], self._level[index] = text, needed
+                text, reads, needed, deep = f"v{index}", frozenset({index}), needed + 1, 0
+            self._texts[index], self._reads[index], needs[index], depth[index] = text, reads, needed, deep
+
+    def _used(self) -> list[int]:
+        seen: set[int] = set()
+        waiting = list(self._roots)
+        while waiting:
+            index = waiting.pop()
+            if index not in seen:
+                seen.add(index)
+                waiting.extend(self._lowered.nodes[index].args)
+        return sorted(seen)
+
+    def _write(self, node: Node) -> str:
+        dialect, args = self.dialect, [self._texts[arg] for arg in node.args]
+        match node.op:
+            case "column":
+                return dialect.column(node.constants)
+            case "const":
+                return dialect.number(node.constants[0])
+            case "bucket":
+                return dialect.bucket(args[0], node.constants)
+            case "dot":
+                pairs = zip(args, node.constants, strict=True)
+                return dialect.dot([f"({x} * {dialect.number(w)})" for x, w in pairs])
+            case "grid":
+                return f"COALESCE({self._grid(args[0], node.constants)}, {dialect.number(0.0)})"
+            case op:
+                return self._operations[op](*args)
+
+    def _grid(self, x: str, constants: tuple[Any, ...]) -> str:
+        low, high, bits, inside, whole = constants
+        clipped = x if inside else self.dialect.clip(x, low, high)
+        if whole:
+            return clipped
+        return f"trunc({clipped})" if bits == 0 else f"trunc({clipped} * {self.dialect.number(math.ldexp(1.0, bits))})"
+
+    def _nested(self, source: str) -> str:
+        """FROM clause: level l computes its own named columns and passes on what later levels still read."""
+        alive = set[int]().union(*(self._reads[root] for root in self._roots))
+        columns: list[list[str]] = []
+        for level in range(self.levels - 1, -1, -1):
+            own = sorted(index for index, at in self._level.items() if at == level)
+            passed = sorted(index for index in alive if self._level[index] < level)
+            columns.append([f"v{i}" for i in passed] + [f"{self._definitions[i]} AS v{i}" for i in own])
+            alive = set(passed).union(*(self._reads_of_definition(index) for index in own))
+        inner = source
+        for level, selected in enumerate(reversed(columns)):
+            inner = f"(SELECT {', '.join(selected or ['1 AS one'])} FROM {inner}) AS t{level}"
+        return inner
+
+    def _reads_of_definition(self, index: int) -> frozenset[int]:
+        node = self._lowered.nodes[index]
+        return frozenset[int]().union(*(self._reads[arg] for arg in node.args))
+
+    # -- sums ------------------------------------------------------------------------------------------------------
+
+    def _terms(self, block: Block) -> list[str]:
+        """What each total of the block sums, row by row."""
+        if not block.gram:
+            return [self._summand(step) for step in block.values]
+        texts = [self._texts[self._lowered.at[step]] for step in block.values]
+        return [f"({x} * {y})" for i, x in enumerate(texts) for y in texts[i:]]
+
+    def _summand(self, step: int) -> str:
+        """As a sum passes over NULL, a value on its grid needs no 0 in its place there."""
+        index = self._lowered.at[step]
+        node = self._lowered.nodes[index]
+        if node.op == "grid" and index not in self._level:
+            return self._grid(self._texts[node.args[0]], node.constants)
+        return self._texts[index]
+
+    def statements(self, exact_double: Mapping[int, bool]) -> list[Statement]:
+        """One statement per key, and per 500 sums. ``exact_double``: blocks whose sums stay below 2^53."""
+        groups: dict[int | None, list[tuple[int, int, str]]] = {}
+        for number, block in enumerate(self.program.blocks):
+            where = None if block.where is None else self._texts[self._lowered.at[block.where]]
+            sums = [self.dialect.summed(term, where, exact_double[number]) for term in self._terms(block)]
+            groups.setdefault(block.key, []).extend((number, offset, text) for offset, text in enumerate(sums))
+        return [
+            self._statement(key, entries[start : start + MOST_SUMS])
+            for key, entries in groups.items()
+            for start in range(0, len(entries), MOST_SUMS)
+        ]
+
+    def _statement(self, key: int | None, entries: Sequence[tuple[int, int, str]]) -> Statement:
+        parts: dict[int, list[int]] = {}
+        for number, offset, _ in entries:
+            parts.setdefault(number, []).append(offset)
+        by = [] if key is None else [self._texts[self._lowered.at[key]]]
+        text = f"SELECT {', '.join(['COUNT(*)', *by, *(text for _, _, text in entries)])} FROM {self.inner}"
+        text += " GROUP BY 2" if by else ""
+        return Statement(text, bool(by), tuple((number, tuple(offsets)) for number, offsets in parts.items()))

@@ -1,0 +1,233 @@
+"""Private selection of a candidate with a high integer score: permute-and-flip, and the exponential mechanism.
+
+Both turn the gap g_i = max(scores) - scores[i] into p_i = exp(-r * g_i), r = epsilon / (2 * Delta), Delta =
+``sensitivity``: how far any one score can move between neighbours. Proof note: ``selection.md``.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dodona.errors import BadEffort
+from dodona.mechanisms.bernoulli import flip, flips
+from dodona.mechanisms.bits import Bits, integer_below
+from dodona.mechanisms.fixed import (
+    as_float,
+    confident,
+    dyadic_above,
+    exp_bracket,
+    largest_dyadic,
+    positive,
+    smallest_integer,
+)
+from dodona.mechanisms.table import Ladder, Table
+from dodona.privacy.cost import Cost
+
+_BLOCK = 1 << 16
+_UP = 1 + 1e-12
+Scores = NDArray[np.int64]
+Interval = tuple[Fraction, Fraction]
+Bound = Callable[[float], float]
+ErrorAt = Callable[[Fraction], int]
+
+
+@dataclass(frozen=True)
+class PermuteAndFlip:
+    """McKenna and Sheldon 2020 (arXiv:2010.12603v1, Algorithm 1): never worse than ``Exponential`` at the same epsilon.
+
+    In random order, flip a coin of bias p_i for each candidate; the first heads wins. Order and coins are
+    independent, so the winner is uniform among all candidates whose coin shows heads, which is how it is drawn here.
+    """
+
+    epsilon: Fraction
+    sensitivity: Fraction
+
+    def __post_init__(self) -> None:
+        _settle(self)
+
+    @classmethod
+    def for_tolerance(cls, k: int, tolerance: int, confidence: float, sensitivity: int | Fraction) -> PermuteAndFlip:
+        """The least epsilon (to 24 binary digits) whose ``error(k, confidence)`` is at most ``tolerance``."""
+        sensitivity = positive(sensitivity, "sensitivity")
+        return cls(_least(lambda e: cls(e, sensitivity).error(k, confidence), k, tolerance), sensitivity)
+
+    def sample(self, scores: Scores, bits: Bits) -> int:
+        """The index of the winner."""
+        gaps, rate = _gaps(scores), _rate(self)
+        winners = [
+            np.flatnonzero(flips(gaps[start : start + _BLOCK], rate, bits)) + start
+            for start in range(0, gaps.size, _BLOCK)
+        ]
+        heads = np.concatenate(winners)
+        return int(heads[integer_below(heads.size, bits)])
+
+    def probabilities(self, scores: Scores) -> list[Interval]:
+        """Rationals around each probability, p_i * E[1/(1 + heads among the others)]: k^3 work, for small k."""
+        biases = _biases(_gaps(scores), _rate(self))
+        # Increasing in the candidate's own bias, decreasing in every other one: the ends of the brackets combine so.
+        return [
+            (
+                low * _mean_share([other[1] for j, other in enumerate(biases) if j != i]),
+                high * _mean_share([other[0] for j, other in enumerate(biases) if j != i]),
+            )
+            for i, (low, high) in enumerate(biases)
+        ]
+
+    def log_probability(self, scores: Scores, index: int) -> float:
+        """ln P(``index`` wins), to about 1e-15."""
+        low, high = self.probabilities(scores)[index]
+        return math.log((low + high) / 2)
+
+    def cost(self) -> Cost:
+        """Pure epsilon, and rho = epsilon^2/2: NOT epsilon^2/8, since its range is not bounded by epsilon (HOSTILE
+        V12).
+        """
+        return Cost.pure(self.epsilon)
+
+    def error(self, k: int, confidence: float) -> int:
+        """An e with P(gap of the winner <= e) >= ``confidence``, whatever the ``k`` scores are.
+
+        With mu = (k-1) exp(-r(e+1)): P(gap > e) <= min(mu/2, mu/(1+mu)).
+        """
+        return _error(self, k, confidence, lambda mu: min(mu / 2, mu / (1 + mu)))
+
+
+@dataclass(frozen=True)
+class Exponential:
+    """McSherry and Talwar 2007: P(i) proportional to p_i = exp(-r * g_i)."""
+
+    epsilon: Fraction
+    sensitivity: Fraction
+
+    def __post_init__(self) -> None:
+        _settle(self)
+
+    @classmethod
+    def for_tolerance(cls, k: int, tolerance: int, confidence: float, sensitivity: int | Fraction) -> Exponential:
+        """The least epsilon (to 24 binary digits) whose ``error(k, confidence)`` is at most ``tolerance``."""
+        sensitivity = positive(sensitivity, "sensitivity")
+        return cls(_least(lambda e: cls(e, sensitivity).error(k, confidence), k, tolerance), sensitivity)
+
+    def sample(self, scores: Scores, bits: Bits) -> int:
+        """The index of the winner, by exact inversion over buckets of gaps and an exact coin within the bucket.
+
+        With G = max(1, floor(1/(8r))): bucket b = g // G has weight (its size) * exp(-r*b*G); a uniform member is
+        kept with probability exp(-r * (g - b*G)) >= exp(-1/8), which makes up for the difference.
+        """
+        gaps, rate = _gaps(scores), _rate(self)
+        width = max(1, min(int(1 / (8 * rate)), 1 << 62))
+        buckets = gaps // width if width > 1 else gaps
+        present: list[int] = []  # the bucket of each symbol, ascending; a deeper ladder only appends
+
+        def ladder(depth: int) -> Ladder:
+            digits = depth + 64
+            # Past this bucket the weights of all candidates together are below 2^-depth.
+            last = math.ceil((depth + gaps.size.bit_length()) / (width * rate))
+            within = buckets[buckets <= last]
+            found, sizes = np.unique(within, return_counts=True)
+            present[:] = found.tolist()
+            sums, total, slack = [], 0, 0
+            for bucket, size in zip(present, sizes.tolist(), strict=True):
+                low, high = exp_bracket(bucket * width * rate, digits)
+                total, slack = total + size * low, slack + size * (high - low)
+                sums.append(total)
+            if within.size == gaps.size:
+                return Ladder(sums, slack, (total, total + slack), complete=True)
+            tail = gaps.size * exp_bracket((last + 1) * width * rate, digits)[1]
+            return Ladder(sums, slack, (total, total + slack + tail))
+
+        table = Table(ladder)
+        while True:
+            bucket = present[table.draw_one(int(bits.words(1)[0]), bits)]
+            members = np.flatnonzero(buckets == bucket)
+            winner = int(members[integer_below(members.size, bits)])
+            if width == 1 or flip((int(gaps[winner]) - bucket * width) * rate, bits):
+                return winner
+
+    def probabilities(self, scores: Scores) -> list[Interval]:
+        """Rationals around each candidate's probability p_i / sum_j p_j."""
+        biases = _biases(_gaps(scores), _rate(self))
+        low_sum, high_sum = sum(low for low, _ in biases), sum(high for _, high in biases)
+        return [(low / high_sum, high / low_sum) for low, high in biases]
+
+    def log_probability(self, scores: Scores, index: int) -> float:
+        """ln P(``index`` wins), to about 1e-15."""
+        low, high = self.probabilities(scores)[index]
+        return math.log((low + high) / 2)
+
+    def cost(self) -> Cost:
+        """Pure epsilon, and rho = epsilon^2/8 by bounded range (Cesar and Rogers 2021, arXiv:2004.07223; Rogers and
+        Steinke 2021).
+        """
+        return Cost.pure(self.epsilon, self.epsilon * self.epsilon / 8)
+
+    def error(self, k: int, confidence: float) -> int:
+        """An e with P(gap of the winner <= e) >= ``confidence``: mu/(1+mu) bounds P(gap > e), mu = (k-1)
+        exp(-r(e+1)).
+        """
+        return _error(self, k, confidence, lambda mu: mu / (1 + mu))
+
+
+def _settle(mechanism: PermuteAndFlip | Exponential) -> None:
+    object.__setattr__(mechanism, "epsilon", positive(mechanism.epsilon, "epsilon"))
+    object.__setattr__(mechanism, "sensitivity", positive(mechanism.sensitivity, "sensitivity"))
+
+
+def _rate(mechanism: PermuteAndFlip | Exponential) -> Fraction:
+    return mechanism.epsilon / (2 * mechanism.sensitivity)
+
+
+def _gaps(scores: Scores) -> Scores:
+    """max - score, in exact int64."""
+    held = np.asarray(scores)
+    if held.ndim != 1 or not held.size or held.dtype != np.int64:
+        raise ValueError("scores must be a non-empty one-dimensional int64 array.")
+    top, bottom = int(held.max()), int(held.min())
+    if top - bottom >= 1 << 62:
+        raise ValueError("scores must lie within 2^62 of each other.")
+    # The subtraction wraps nowhere: the difference of any two fits.
+    gaps: Scores = np.int64(top) - held
+    return gaps
+
+
+def _biases(gaps: Scores, rate: Fraction) -> list[Interval]:
+    found: list[Interval] = []
+    for gap in gaps.tolist():
+        digits = 128 + math.ceil(gap * rate * Fraction(3, 2))  # relative, not absolute, precision
+        low, high = exp_bracket(gap * rate, digits)
+        found.append((Fraction(low, 1 << digits), Fraction(high, 1 << digits)))
+    return found
+
+
+def _mean_share(biases: list[Fraction]) -> Fraction:
+    """E[1/(1 + N)], N the number of heads among independent coins of these biases, from N's exact distribution."""
+    chances = [Fraction(1)]
+    for bias in biases:
+        stay = [chance * (1 - bias) for chance in chances] + [Fraction(0)]
+        move = [Fraction(0)] + [chance * bias for chance in chances]
+        chances = [a + b for a, b in zip(stay, move, strict=True)]
+    return sum((chance / (1 + n) for n, chance in enumerate(chances)), Fraction(0))
+
+
+def _error(mechanism: PermuteAndFlip | Exponential, k: int, confidence: float, bound: Bound) -> int:
+    if k < 1:
+        raise BadEffort(f"k must be at least 1. Got {k}.")
+    allowed, rate = confident(confidence), _rate(mechanism)
+
+    def holds(e: int) -> bool:
+        mu = (k - 1) * math.exp(-as_float((e + 1) * rate) * (1 - 1e-15)) * _UP
+        return bound(mu) <= allowed
+
+    return smallest_integer(holds, math.floor(Fraction(max(0.0, math.log(k / allowed))) / rate))
+
+
+def _least(error_at: ErrorAt, k: int, tolerance: int) -> Fraction:
+    if k < 2 or tolerance < 0:
+        raise BadEffort(f"k must be at least 2 and tolerance non-negative. Got {k} and {tolerance}.")
+    return dyadic_above(1 / largest_dyadic(lambda inverse: error_at(1 / inverse) <= tolerance))

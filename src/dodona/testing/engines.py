@@ -1,0 +1,93 @@
+"""``check_engine``: whether an engine gives, to the last integer, the totals of the memory engine and the reference."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from dodona.engines.base import Engine
+from dodona.engines.columns import read_columns
+from dodona.engines.memory import MemoryEngine
+from dodona.errors import BadQuery
+from dodona.query.plan import compile_query
+from dodona.query.schema import Schema
+from dodona.testing.reference import reference_totals
+
+if TYPE_CHECKING:
+    from dodona.testing.strategies import RawColumn
+
+MakeEngine = Callable[[Schema, "Mapping[str, RawColumn]"], Engine]
+
+
+def arrays(columns: Mapping[str, RawColumn]) -> dict[str, Any]:
+    """Raw columns as NumPy arrays with masks."""
+    result: dict[str, Any] = {}
+    for name, column in columns.items():
+        if column.physical == "text":
+            result[name] = np.array(column.values, dtype=object)
+            continue
+        null = np.array([value is None for value in column.values], dtype=bool)
+        plain = np.array([0 if value is None else value for value in column.values], dtype=column.physical)
+        result[name] = np.ma.array(plain, mask=null)
+    return result
+
+
+def memory_engine(schema: Schema, columns: Mapping[str, RawColumn]) -> MemoryEngine:
+    """The memory engine over raw columns."""
+    cleaned, rows = read_columns(arrays(columns), schema)
+    return MemoryEngine(schema, cleaned, rows)
+
+
+def arrow_table(columns: Mapping[str, RawColumn]) -> Any:
+    """Raw columns as an Arrow table of their physical types."""
+    import pyarrow as pa
+
+    kinds = {"text": pa.string(), "bool": pa.bool_(), "float32": pa.float32(), "float64": pa.float64()}
+    made = {n: pa.array(c.values, kinds.get(c.physical) or getattr(pa, c.physical)()) for n, c in columns.items()}
+    return pa.table(made)
+
+
+def rows_of(columns: Mapping[str, RawColumn]) -> list[dict[str, Any]]:
+    """Raw columns as one mapping per row."""
+    length = len(next(iter(columns.values())).values)
+    return [{name: column.values[i] for name, column in columns.items()} for i in range(length)]
+
+
+def check_engine(make_engine: MakeEngine, examples: int = 100, queries: int = 3) -> None:
+    """Runs generated queries over generated hostile tables; raises AssertionError at the smallest disagreement.
+
+    ``make_engine(schema, columns)`` returns an engine over the raw columns. Each example is one table with ``queries``
+    queries. Needs Hypothesis.
+    """
+    from hypothesis import HealthCheck, given, note, reject, settings
+    from hypothesis import strategies as st
+
+    from dodona.testing.strategies import random_query, random_schema, random_table
+
+    @settings(max_examples=examples, deadline=None, database=None, suppress_health_check=list(HealthCheck))
+    @given(st.data())
+    def agree(data: st.DataObject) -> None:
+        schema = data.draw(random_schema())
+        columns = data.draw(random_table(schema))
+        engine, memory = make_engine(schema, columns), memory_engine(schema, columns)
+        rows = rows_of(columns)
+        assert engine.rows() == memory.rows() == len(rows)
+        answered = 0
+        for _ in range(queries):
+            query = data.draw(random_query(schema))
+            try:
+                program = compile_query(query, schema, level=False).program
+            except BadQuery:
+                continue
+            answered += 1
+            note(str(query))
+            expected = reference_totals(program, rows)
+            assert [int(x) for x in memory.totals(program)] == expected
+            assert [int(x) for x in engine.totals(program)] == expected
+            assert engine.explain(program)
+        if not answered:
+            reject()
+
+    agree()

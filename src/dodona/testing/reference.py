@@ -1,0 +1,155 @@
+"""A second, slow meaning of programs: one row at a time, Python's floats and integers, no NumPy. It judges engines."""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_right
+from collections.abc import Callable, Mapping, Sequence
+from fractions import Fraction
+from typing import Any
+
+from dodona.query.program import Block, Program, Step
+
+Cell = float | bool | None
+
+
+def reference_totals(program: Program, rows: Sequence[Mapping[str, Any]]) -> list[int]:
+    """The totals of a program over rows of raw Python values: None, numbers, booleans and text."""
+    sums = [[0] * (block.cells * block.width) for block in program.blocks]
+    for row in rows:
+        cells = row_values(program, row)
+        for block, total in zip(program.blocks, sums, strict=True):
+            for index, amount in contribution(block, cells).items():
+                total[index] += amount
+    return [total for block in sums for total in block]
+
+
+def row_values(program: Program, row: Mapping[str, Any]) -> list[Cell]:
+    """Every step's value on one row."""
+    cells: list[Cell] = []
+    for step in program.steps:
+        cells.append(_column(step, row) if step.op == "column" else _OPS[step.op](step, [cells[a] for a in step.args]))
+    return cells
+
+
+def contribution(block: Block, cells: Sequence[Cell]) -> dict[int, int]:
+    """What one row adds to each total of a block."""
+    if block.where is not None and cells[block.where] is not True:
+        return {}
+    key = 0.0 if block.key is None else cells[block.key]
+    if key is None or not 0 <= key < block.cells:
+        return {}
+    values = []
+    for step in block.values:
+        value = cells[step]
+        assert value is not None
+        assert float(value).is_integer()
+        values.append(int(value))
+    if block.gram:
+        values = [x * y for i, x in enumerate(values) for y in values[i:]]
+    return {int(key) * block.width + i: value for i, value in enumerate(values)}
+
+
+def _column(step: Step, row: Mapping[str, Any]) -> Cell:
+    name, kind, *facts = step.constants
+    raw, missing = row[name], facts[-1]
+    value = {"category": _category, "flag": _flag}.get(kind, _ranged)(raw, kind, facts)
+    return missing if value is None else value
+
+
+def _category(raw: Any, kind: str, facts: Sequence[Any]) -> Cell:
+    labels = facts[0]
+    if raw is None or isinstance(raw, str) != isinstance(labels[0], str) or raw not in labels:
+        return None
+    return float(labels.index(raw))
+
+
+def _flag(raw: Any, kind: str, facts: Sequence[Any]) -> Cell:
+    return None if raw is None or raw not in (0, 1) else bool(raw)
+
+
+def _ranged(raw: Any, kind: str, facts: Sequence[Any]) -> Cell:
+    low, high, _ = facts
+    if raw is None or not math.isfinite(raw) or (kind == "integer" and raw != math.floor(raw)):
+        return None
+    return min(max(float(raw), low), high)
+
+
+def _strict(function: Callable[..., Cell]) -> Callable[[Step, Sequence[Cell]], Cell]:
+    return lambda step, args: None if any(arg is None for arg in args) else function(*args)
+
+
+def _times(a: float, b: float) -> float:
+    return a * b  # Python's float product overflows to infinity, as IEEE does
+
+
+def _divided(a: float, b: float) -> Cell:
+    return None if b == 0 else a / b
+
+
+def _kleene(step: Step, args: Sequence[Cell]) -> Cell:
+    decisive = step.op == "or"
+    if decisive in [arg for arg in args if arg is not None]:
+        return decisive
+    return None if None in args else not decisive
+
+
+def _nearest(step: Step, args: Sequence[Cell]) -> Cell:
+    """By exact squared distances, not by the engines' scores."""
+    distances = [
+        sum((Fraction(x or 0.0) - Fraction(c)) ** 2 for x, c in zip(args, centre, strict=True))
+        for centre in step.constants
+    ]
+    return float(distances.index(min(distances)))
+
+
+def _dot(step: Step, args: Sequence[Cell]) -> Cell:
+    return float(sum(int(x or 0) * int(w) for x, w in zip(args, step.constants, strict=True)))
+
+
+def _grid(step: Step, args: Sequence[Cell]) -> Cell:
+    """Exact: a rational clipped and truncated, so no rounding of ours can hide an engine's."""
+    low, high, bits = step.constants
+    if args[0] is None:
+        return 0.0
+    return float(math.trunc(Fraction(min(max(args[0], low), high)) * Fraction(2) ** bits))
+
+
+def _coalesce(step: Step, args: Sequence[Cell]) -> Cell:
+    return next((arg for arg in args if arg is not None), None)
+
+
+_OPS: dict[str, Callable[[Step, Sequence[Cell]], Cell]] = {
+    "const": lambda step, _: step.constants[0],
+    "true": lambda *_: True,
+    "false": lambda *_: False,
+    "add": _strict(lambda a, b: a + b),
+    "sub": _strict(lambda a, b: a - b),
+    "mul": _strict(_times),
+    "div": _strict(_divided),
+    "mod": _strict(lambda a, b: None if b == 0 else math.fmod(a, b)),
+    "neg": _strict(lambda a: -a),
+    "abs": _strict(abs),
+    "floor": _strict(lambda a: float(math.floor(a))),
+    "ceil": _strict(lambda a: float(math.ceil(a))),
+    "sqrt": _strict(lambda a: None if a < 0 else math.sqrt(a)),
+    "finite": _strict(lambda a: a if math.isfinite(a) else None),
+    "least": _strict(min),
+    "greatest": _strict(max),
+    "bitand": _strict(lambda a, b: float(int(a) & int(b))),
+    "number": _strict(float),
+    "eq": _strict(lambda a, b: a == b),
+    "ne": _strict(lambda a, b: a != b),
+    "lt": _strict(lambda a, b: a < b),
+    "le": _strict(lambda a, b: a <= b),
+    "and": _kleene,
+    "or": _kleene,
+    "not": _strict(lambda a: not a),
+    "is_null": lambda _, args: args[0] is None,
+    "if": lambda _, args: args[1] if args[0] is True else args[2],
+    "coalesce": _coalesce,
+    "bucket": lambda step, args: None if args[0] is None else float(bisect_right(step.constants, args[0])),
+    "dot": _dot,
+    "nearest": _nearest,
+    "grid": _grid,
+}
