@@ -71,12 +71,12 @@ class Config:
 
         return Table(self.data, self.schema, neighbours=self.neighbours, rows=self.rows, name=self.name)
 
-    def open_curator(self, analyst: str, *, asking: bool = True) -> Curator:
+    def open_curator(self, analyst: str, *, asking: bool = True, table: Table | None = None) -> Curator:
         """The oracle. With ``asking`` false nothing will be charged, so a ledger that is not there yet is not made."""
         from dodona.trust.curator import Curator
 
         ledger = self.ledger if asking or self.ledger.exists() else None
-        return Curator(self.open_table(), self.budget, ledger, analyst=analyst)
+        return Curator(table or self.open_table(), self.budget, ledger, analyst=analyst)
 
 
 def open_ledger(path: Path) -> SqliteLedger:
@@ -111,7 +111,9 @@ def _toml(file: Path) -> dict[str, Any]:
             raise BadSchema(f"the file must be at most {LARGEST_FILE >> 20} MiB.")
         return tomllib.loads(file.read_text(encoding="utf-8"))
     except FileNotFoundError:
-        raise BadSchema(f"the file must exist. Got {str(file)!r}; `dodona schema draft DATA > {file}` starts one.") from None
+        raise BadSchema(
+            f"the file must exist. Got {str(file)!r}; `dodona schema draft DATA > {file}` starts one."
+        ) from None
     except (OSError, UnicodeDecodeError):
         raise BadSchema(f"the file must be readable text in UTF-8. Got {str(file)!r}.") from None
     except tomllib.TOMLDecodeError as error:
@@ -126,7 +128,7 @@ def _config(path: Path, stated: Mapping[str, Any]) -> Config:
     if gaps:
         raise BadSchema(
             f'{len(gaps)} gap(s) marked "{GAP}" must be filled first: {", ".join(gaps)}. State bounds, categories and '
-            "budget from what is publicly known, never from the data: whatever is read from the data is itself a release."
+            "budget from what is publicly known, never from the data: what is read from the data is itself a release."
         )
     absent = [key for key in ("data", "budget", "columns") if key not in stated]
     if absent:

@@ -1,4 +1,4 @@
-"""``dodona schema draft``: a ``survey.toml`` with what a file's metadata says, and a marked gap for all it must not say.
+"""``dodona schema draft``: a ``survey.toml`` with what a file's metadata says, and a gap for all it must not say.
 
 Column names and types come from the file's header. Bounds, categories and the budget are gaps: read from rows, they
 would be releases (HOSTILE A9). A CSV file has no types, so those are gaps too.

@@ -144,6 +144,12 @@ class Oracle(ABC):
         query = Stack(tuple(map(self._query, candidates))) if several else self._query(candidates)  # type: ignore[arg-type]
         return self.choose(Request(query, effort, request_id), mechanism)
 
+    def select_columns(self, *names: str) -> Oracle:
+        """The same oracle with these columns only."""
+        from dodona.view import narrowed
+
+        return narrowed(self, names)
+
     def _query(self, question: Question) -> Query:
         if isinstance(question, str) and is_select(question):
             raise BadQuery("a SELECT goes to sql(), not ask(); ask() takes one row expression.")

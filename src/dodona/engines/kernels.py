@@ -196,9 +196,9 @@ def _dot(args: Sequence[Vector], constants: tuple[Any, ...]) -> Vector:
 def _nearest(args: Sequence[Vector], constants: tuple[Any, ...]) -> Vector:
     """argmin |x - c|^2 = argmax 2<x, c> - |c|^2, exact in whole doubles; argmax takes the first of equals."""
     centres = np.asarray(constants, dtype=np.float64)
-    points = np.stack([values for values, _ in args], axis=1)
+    points = np.stack(np.broadcast_arrays(*(values for values, _ in args)), axis=-1)
     scores = points @ (2.0 * centres.T) - (centres * centres).sum(axis=1)
-    return scores.argmax(axis=1).astype(np.float64), None
+    return np.asarray(scores.argmax(axis=-1), dtype=np.float64), None
 
 
 @_kernel("grid")

@@ -24,7 +24,7 @@ _CIPHER_FROM = 512
 _ZEROS = bytes(1 << 16)
 
 
-class BadRandomness(DodonaError):  # noqa: N818  (named as its siblings in ``errors``)
+class BadRandomness(DodonaError):
     """The source of randomness is stuck or repeats itself; nothing drawn from it may be used."""
 
 

@@ -38,7 +38,7 @@ _SUMMED = 512  # up to this sigma tails are summed term by term; above it the Ga
 class DiscreteGaussian:
     """Integer noise X with P(X = k) proportional to exp(-k^2/(2 s)), s = ``variance``, an exact positive rational.
 
-    The true variance of X is at most s, and equals it to 1e-7 from s = 1 and to double precision from s = 2.5 on
+    The true variance of X is at most s, and equals it to 3e-7 from s = 1 and to double precision from s = 2.5 on
     (CKS20 Corollary 9).
     """
 
@@ -84,7 +84,7 @@ class DiscreteGaussian:
     def stddev(self) -> float:
         """The standard deviation of X itself (not of the parameter): the root of sum k^2 P(k)."""
         if self.variance > 8:  # sigma^2 (1 - 8 pi^2 s exp(-2 pi^2 s)): the difference is below double precision
-            return as_float(Fraction(math.isqrt(math.floor(self.variance * (1 << 64))), 1 << 32))
+            return as_float(Fraction(math.isqrt(math.floor(self.variance * (1 << 128))), 1 << 64))
         s = as_float(self.variance)
         weights = [math.exp(-k * k / (2 * s)) if s else 0.0 for k in range(1, 120)]
         second = math.fsum(2 * k * k * w for k, w in enumerate(weights, 1))

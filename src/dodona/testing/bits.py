@@ -18,7 +18,7 @@ class SeededBits:
         return self._generator.integers(0, 1 << 64, size=n, dtype=np.uint64)
 
 
-class TapeExhausted(Exception):  # noqa: N818
+class TapeExhausted(Exception):
     """The tape has been read to its end."""
 
 

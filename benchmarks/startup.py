@@ -1,0 +1,70 @@
+"""How quickly Dodona starts, and how much it installs, against the targets.
+
+``python -m benchmarks.startup`` measures import and command; ``--install`` also installs the package without extras into
+a fresh environment and weighs it, which takes a minute and needs a package index.
+"""
+
+from __future__ import annotations
+
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+import venv
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+IMPORT_TARGET, ASK_TARGET, INSTALL_TARGET = 0.5, 1.5, 250.0
+
+
+def seconds(command: list[str], cwd: Path, times: int = 7) -> tuple[float, float]:
+    """Median and largest wall time of a command in fresh processes; the first, which fills the disk cache, apart."""
+    subprocess.run(command, cwd=cwd, check=True, stdout=subprocess.DEVNULL)
+    taken = []
+    for _ in range(times):
+        started = time.perf_counter()
+        subprocess.run(command, cwd=cwd, check=True, stdout=subprocess.DEVNULL)
+        taken.append(time.perf_counter() - started)
+    return statistics.median(taken), max(taken)
+
+
+def report(what: str, value: float, target: float, unit: str, note: str = "") -> None:
+    """One line: the figure, the target, and whether it is met."""
+    verdict = "met" if value < target else "MISSED"
+    print(f"{what:<34} {value:8.2f} {unit}   target {target:g} {unit}: {verdict} {note}")
+
+
+def installed_megabytes() -> float:
+    """The size of a fresh environment with the package and what it needs, less the environment itself."""
+    with tempfile.TemporaryDirectory() as folder:
+        where = Path(folder) / "env"
+        venv.create(where, with_pip=True)
+        empty = _size(where)
+        install = [str(where / "bin" / "python"), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+        subprocess.run([*install, "--no-compile", str(ROOT)], check=True)
+        return (_size(where) - empty) / 1e6
+
+
+def _size(folder: Path) -> int:
+    return sum(file.lstat().st_size for file in folder.rglob("*") if file.is_file() and not file.is_symlink())
+
+
+def main(arguments: tuple[str, ...] = ()) -> None:
+    """Print every figure beside its target."""
+    bare, _ = seconds([sys.executable, "-c", "pass"], ROOT)
+    median, worst = seconds([sys.executable, "-c", "import dodona"], ROOT)
+    report("import dodona", median, IMPORT_TARGET, "s", f"(worst {worst:.2f}; python alone {bare:.2f})")
+    with tempfile.TemporaryDirectory() as folder:
+        here, command = Path(folder), [sys.executable, "-m", "dodona.cli"]
+        sample = ["sample", "survey.parquet", "--rows", "10000", "--schema", "survey.toml"]
+        subprocess.run([*command, *sample], cwd=here, check=True, stdout=subprocess.DEVNULL)
+        ask = [*command, "ask", "survey.toml", "age >= 65 AND smoker", "--share", "0.001"]
+        median, worst = seconds(ask, here)
+        report("dodona ask, cold, 10,000 rows", median, ASK_TARGET, "s", f"(worst {worst:.2f})")
+    if "--install" in arguments:
+        report("pip install . without extras", installed_megabytes(), INSTALL_TARGET, "MB")
+
+
+if __name__ == "__main__":
+    main(tuple(sys.argv[1:]))

@@ -1,0 +1,444 @@
+"""The command line: ``dodona``. Thin: each command reads a ``survey.toml``, asks the library, and prints.
+
+Exit codes: 0 done; 1 internal fault; 2 refused, nothing was charged; 3 the budget does not allow it, nothing was
+charged; 4 the ledger cannot be trusted or reached; 5 charged, but the answer was lost; 130 interrupted.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from dodona import __version__
+from dodona.errors import AnswerLost, BudgetSpent, DodonaError, LedgerError, Refused
+
+if TYPE_CHECKING:
+    from dodona.answer import Bill, Numbers
+    from dodona.privacy.ledger import Entry, Ledger
+    from dodona.report import Rows
+
+FAULT, REFUSED, SPENT, LEDGER, LOST, INTERRUPTED = 1, 2, 3, 4, 5, 130
+
+app = typer.Typer(
+    help="Ask questions of sensitive data and get answers with a proof of privacy.\n\n"
+    "Start: dodona sample survey.parquet --schema survey.toml; then price, ask and sql with survey.toml.",
+    epilog="Exit codes: 0 done; 1 internal fault; 2 refused, nothing charged; 3 budget spent, nothing charged; "
+    "4 ledger; 5 charged but the answer was lost; 130 interrupted.",
+    add_completion=False,
+    no_args_is_help=True,
+    rich_markup_mode=None,  # plain help: quick to start, and readable in any terminal
+    pretty_exceptions_enable=False,  # a traceback's locals would show rows
+)
+schema_app = typer.Typer(
+    help="Draft and check the survey.toml that states what is public.", no_args_is_help=True, rich_markup_mode=None
+)
+app.add_typer(schema_app, name="schema")
+
+Survey = Annotated[Path, typer.Argument(metavar="SURVEY.TOML", help="What the curator states about the table.")]
+Question = Annotated[str, typer.Argument(metavar="QUESTION", help="A row expression: age >= 65 AND smoker")]
+Tolerance = Annotated[str | None, typer.Option(metavar="T", help="Error of the mean, at the stated confidence: 0.005.")]
+Share = Annotated[str | None, typer.Option(metavar="S", help="Fraction of the whole budget to spend: 0.05 or 1/20.")]
+Epsilon = Annotated[str | None, typer.Option(metavar="E", help="Spend this epsilon (pure noise).")]
+Rho = Annotated[str | None, typer.Option(metavar="R", help="Spend this rho (Gaussian noise).")]
+Confidence = Annotated[str, typer.Option(metavar="C", help="Probability of the error bars.")]
+Analyst = Annotated[str | None, typer.Option(help="Who asks; stands in the ledger.  [default: the login name]")]
+RequestId = Annotated[
+    str | None, typer.Option(metavar="ID", help="Your name for this request: a retry gets the same answer, uncharged.")
+]
+Json = Annotated[bool, typer.Option("--json", help="Machine-readable output.")]
+Force = Annotated[bool, typer.Option("--force", help="Overwrite what is there.")]
+
+
+def main() -> None:
+    """The ``dodona`` command. One line on stderr and an exit code for every failure; never a traceback."""
+    try:
+        app(prog_name="dodona")
+    except DodonaError as error:
+        _fail(error)
+    except KeyboardInterrupt:
+        sys.exit(INTERRUPTED)
+    except Exception:  # HOSTILE R12: what it says could tell of the data
+        _complain("internal fault", "no detail is shown, since it could tell of the data. Please report the command.")
+        sys.exit(FAULT)
+
+
+def _fail(error: DodonaError) -> None:
+    kinds: list[tuple[type[DodonaError], str, int]] = [
+        (BudgetSpent, "budget", SPENT),
+        (Refused, "refused", REFUSED),
+        (LedgerError, "ledger", LEDGER),
+        (AnswerLost, "answer lost", LOST),
+    ]
+    _, word, code = next(kind for kind in kinds if isinstance(error, kind[0]))
+    _complain(word, str(error))
+    sys.exit(code)
+
+
+def _complain(word: str, message: str) -> None:
+    from dodona.show import clean, paint, say
+
+    say(f"{paint(f'dodona: {word}:', 'error', sys.stderr)} {clean(message)}", sys.stderr)
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"dodona {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _start(
+    version: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help="Version.")] = False,
+) -> None:
+    if "DODONA_SEED" in os.environ:
+        raise Refused("DODONA_SEED must not be set: noise comes from the operating system, and no seed exists for it.")
+
+
+@app.command()
+def sample(
+    data: Annotated[Path, typer.Argument(metavar="FILE", help="Where to write: .parquet or .csv.")],
+    rows: Annotated[int, typer.Option(metavar="N", help="How many made-up people.")] = 100_000,
+    seed: Annotated[int, typer.Option(metavar="S", help="Of the made-up data; noise never has one.")] = 1,
+    schema: Annotated[Path | None, typer.Option(metavar="TOML", help="Also write its complete survey.toml.")] = None,
+    force: Force = False,
+) -> None:
+    """Write a made-up but plausible survey, to try things on."""
+    from dodona.sample import refuse_overwriting, write_sample, write_schema
+    from dodona.show import say
+
+    if schema is not None:
+        refuse_overwriting(schema, force)
+    write_sample(data, rows, seed, overwrite=force)
+    say(f"wrote {data}: {rows:,} made-up people, {data.stat().st_size / 1e6:,.1f} MB (seed {seed})")
+    if schema is not None:
+        write_schema(schema, data, overwrite=force)
+        say(f"wrote {schema}: its public facts and a budget")
+
+
+@schema_app.command()
+def draft(
+    data: Annotated[str, typer.Argument(metavar="FILE", help="Parquet, CSV, TSV or file.duckdb#table.")],
+) -> None:
+    """Print a survey.toml with column names and types; bounds, categories and budget are yours to state."""
+    from dodona.draft import draft as drafted
+
+    sys.stdout.write(drafted(data))
+
+
+@schema_app.command()
+def check(survey: Survey, json: Json = False) -> None:
+    """Say whether configuration, data, schema and ledger fit together; reads no values and spends nothing."""
+    from dodona.config import Config, open_ledger
+    from dodona.show import facts, say, spent_line
+
+    config = Config.read(survey)
+    curator = config.open_curator("check", asking=False)
+    if config.ledger.exists():
+        with open_ledger(config.ledger) as ledger:
+            spent, entries = ledger.spent(), ledger.head()[0]
+        kept = f"{config.ledger.name}, {entries:,} entries"
+    else:
+        spent, entries, kept = 0, 0, f"{config.ledger.name}, made with the first question"
+    rows = "private" if curator.rows is None else f"{curator.rows:,}"
+    if json:
+        public = {"name": curator.name, "rows": curator.rows, "neighbours": config.neighbours}
+        return _dump({"fits": True, **public, "columns": config.schema.describe(), "entries": entries, "spent": spent})
+    pairs = [
+        ("data", f"{config.data} as {curator.name}"),
+        ("rows", f"{rows} ({config.neighbours} neighbours)"),
+        ("columns", f"{len(config.schema)}, all there and of a fitting type"),
+        ("ledger", kept),
+        ("budget", spent_line(config.budget, spent)),
+    ]
+    return say(facts(pairs) + "\nEverything fits.")
+
+
+@app.command()
+def price(
+    survey: Survey,
+    question: Annotated[str, typer.Argument(metavar="QUESTION", help="A row expression or a SELECT.")],
+    tolerance: Tolerance = None,
+    share: Share = None,
+    epsilon: Epsilon = None,
+    rho: Rho = None,
+    confidence: Confidence = "0.95",
+    json: Json = False,
+) -> None:
+    """Say what a question would cost and how good its answer would be; reads no row, spends nothing."""
+    from dodona.config import Config
+    from dodona.show import facts, paint, say, spent_line
+
+    curator = Config.read(survey).open_curator("price", asking=False)
+    offer = curator.price(question, tolerance=tolerance, share=share, epsilon=epsilon, rho=rho, confidence=confidence)
+    if json:
+        accuracy = {"margin": _plain(offer.margin), "tolerance": _plain(offer.tolerance), "rows": offer.rows}
+        known = {"question": question, "affordable": offer.affordable, "confidence": offer.confidence}
+        return _dump({**known, **accuracy, "sensitivity": offer.sensitivity, "cost": vars(offer.cost)})
+    verdict = "Affordable; nothing was spent." if offer.affordable else "NOT affordable with what is left."
+    pairs = [
+        ("would cost", _cost(offer.cost)),
+        ("accuracy", _accuracy(offer)),
+        ("noise", f"{offer.cost.mechanism}; {offer.sensitivity}"),
+        ("budget now", spent_line(curator.budget, curator.ledger.spent())),
+    ]
+    return say(facts(pairs) + "\n" + paint(verdict, "bold"))
+
+
+@app.command()
+def ask(
+    survey: Survey,
+    question: Question,
+    tolerance: Tolerance = None,
+    share: Share = None,
+    epsilon: Epsilon = None,
+    rho: Rho = None,
+    confidence: Confidence = "0.95",
+    analyst: Analyst = None,
+    request_id: RequestId = None,
+    json: Json = False,
+) -> None:
+    """Answer a question about the rows, with noise; charged to the budget. State exactly one effort."""
+    from dodona.config import Config
+    from dodona.show import clean, facts, number, paint, say, sure
+
+    curator = Config.read(survey).open_curator(analyst or _login())
+    answer = curator.ask(
+        question,
+        tolerance=tolerance,
+        share=share,
+        epsilon=epsilon,
+        rho=rho,
+        confidence=confidence,
+        request_id=request_id,
+    )
+    rows = answer.rows
+    total, margin = float(answer.total), float(answer.margin)
+    if json:
+        known = {"question": question, "total": total, "total_margin": margin, "confidence": answer.confidence}
+        per_row = {} if rows is None else {"mean": answer.mean, "mean_margin": margin / max(rows, 1)}
+        return _dump({**known, **per_row, "rows": rows, "cost": vars(answer.cost)})
+    pairs = [] if rows is None else [("mean", number(total / max(rows, 1), margin / max(rows, 1)))]
+    pairs += [("total", number(total, margin) + ("" if rows is None else f" over {rows:,} rows"))]
+    pairs = [(name, paint(value, "bold")) for name, value in pairs]
+    say(
+        f"{clean(question)}  ({sure(answer.confidence)} sure)\n"
+        + facts([*pairs, *_receipt(answer.cost, curator.ledger)])
+    )
+    return None
+
+
+@app.command()
+def sql(
+    survey: Survey,
+    statement: Annotated[str, typer.Argument(metavar="SELECT", help="SELECT ... FROM survey WHERE ... GROUP BY ...")],
+    tolerance: Tolerance = None,
+    share: Share = None,
+    epsilon: Epsilon = None,
+    rho: Rho = None,
+    confidence: Confidence = "0.95",
+    analyst: Analyst = None,
+    request_id: RequestId = None,
+    json: Json = False,
+) -> None:
+    """Answer a SELECT with COUNT, SUM, AVG, VARIANCE or STDDEV, WHERE and GROUP BY; charged to the budget."""
+    from dodona.config import Config
+    from dodona.show import facts, say, sure
+
+    curator = Config.read(survey).open_curator(analyst or _login())
+    rows = curator.sql(
+        statement,
+        tolerance=tolerance,
+        share=share,
+        epsilon=epsilon,
+        rho=rho,
+        confidence=confidence,
+        request_id=request_id,
+    )
+    if json:
+        return _dump(
+            {
+                "columns": rows.columns,
+                "records": rows.to_dicts(),
+                "confidence": rows.confidence,
+                "cost": vars(rows.cost),
+            }
+        )
+    say(_grid(rows))
+    pairs = [("error bars", f"each {sure(rows.confidence)} sure"), *_receipt(rows.cost, curator.ledger)]
+    return say("\n" + facts(pairs))
+
+
+@app.command()
+def explain(
+    survey: Survey,
+    question: Annotated[str, typer.Argument(metavar="QUESTION", help="A row expression or a SELECT.")],
+    tolerance: Tolerance = None,
+    share: Share = None,
+    epsilon: Epsilon = None,
+    rho: Rho = None,
+    confidence: Confidence = "0.95",
+) -> None:
+    """Show how a question is read, what one row can change, its noise and its statement; spends nothing."""
+    from dodona.config import Config
+    from dodona.query.plan import compile_query
+    from dodona.query.select import is_select, parse_select
+    from dodona.query.statistic import as_query
+    from dodona.show import clean, facts, say
+
+    config = Config.read(survey)
+    table = config.open_table()
+    curator = config.open_curator("explain", asking=False, table=table)
+    query = parse_select(question, config.schema, table.name).query if is_select(question) else as_query(question)
+    plan = compile_query(query, config.schema, level=tolerance is not None)
+    stated = any(effort is not None for effort in (tolerance, share, epsilon, rho))
+    efforts = {"tolerance": tolerance, "share": share, "epsilon": epsilon, "rho": rho} if stated else {"share": 1}
+    offer = curator.price(question, **efforts, confidence=confidence)
+    steps = sorted({f"{unit:g}" for unit in plan.units})
+    lost = float(plan.rounding.max())
+    pairs = [
+        ("read as", clean(str(query))),
+        ("numbers", f"{plan.dimension:,}, summed in whole steps of {' and '.join(steps)}"),
+        ("rounding", f"takes at most {lost:.2g} off a row" if lost else "takes nothing off a row"),
+        ("one row", offer.sensitivity.removeprefix("one row ")),
+        ("noise", offer.cost.mechanism),
+    ]
+    pairs += [("would cost", _cost(offer.cost)), ("accuracy", _accuracy(offer))] if stated else []
+    say(
+        facts(pairs)
+        + f"\n\nThe engine would run (nothing was run, nothing was spent):\n{table.engine.explain(plan.program)}"
+    )
+
+
+@app.command()
+def ledger(
+    survey: Annotated[Path, typer.Argument(metavar="SURVEY.TOML", help="Or the .ledger file itself.")],
+    verify: Annotated[bool, typer.Option("--verify", help="Check every hash and sum from the first entry on.")] = False,
+    start: Annotated[int | None, typer.Option(metavar="N", help="From entry N on.  [default: the latest]")] = None,
+    limit: Annotated[int, typer.Option(min=1, max=10_000, metavar="K", help="How many entries.")] = 20,
+    json: Json = False,
+) -> None:
+    """Show what was asked, by whom, what it cost and what is left; or verify it all, offline."""
+    from dodona.config import Config, open_ledger
+    from dodona.show import facts, say, short, spent_line
+
+    path = survey if survey.suffix == ".ledger" else Config.read(survey).ledger
+    with open_ledger(path) as book:
+        budget = book.genesis.budget
+        if verify:
+            found = book.verify()
+            if json:
+                return _dump({"verified": True, **vars(found)})
+            whole = f"{found.entries:,} entries: every hash and every sum holds."
+            return say(facts([("verified", whole), ("head", found.head), ("budget", spent_line(budget, found.spent))]))
+        spent, (last, head) = book.spent(), book.head()
+        shown = _page(book, start, limit, last)
+        if json:
+            amounts = {"capacity": budget.capacity, "spent": spent, "left": budget.capacity - spent}
+            listed = [vars(entry) for entry in shown]
+            return _dump({"budget": budget.as_dict(), "unit": budget.unit, **amounts, "head": head, "entries": listed})
+        say(_history(book, shown, last))
+        epsilon, delta = (float(bound) for bound in budget.guarantee(spent))
+        whole = f" of {short(budget.epsilon)}" if budget.epsilon is not None else ""
+        promise = f"so far epsilon {epsilon:.3g}{whole}" + (f" at delta {delta:.3g}" if delta else ", pure")
+        return say("\n" + facts([("budget", spent_line(budget, spent)), ("promise", promise)]))
+
+
+def _page(book: Ledger, start: int | None, limit: int, last: int) -> list[Entry]:
+    """``limit`` charges and grants, from number ``start`` or up to the latest; answers are part of their charge."""
+    found: list[Entry] = []
+    if start is not None:
+        number = max(start, 1)
+        while len(found) < limit and number <= last:
+            found += [entry for entry in book.entries(number, 1000) if entry.kind != "answer"]
+            number += 1000
+        return found[:limit]
+    number = last
+    while len(found) < limit and number > 0:
+        first = max(1, number - 999)
+        found[:0] = [entry for entry in book.entries(first, number - first + 1) if entry.kind != "answer"]
+        number = first - 1
+    return found[-limit:]
+
+
+def _history(book: Ledger, shown: list[Entry], last: int) -> str:
+    from dodona.show import percent, table
+
+    capacity = book.genesis.budget.capacity
+    rows = []
+    for entry in shown:
+        what = f"granted up to {percent(int(entry.detail) / capacity)}" if entry.kind == "grant" else entry.what
+        what = f"(answer lost) {what}" if entry.kind == "charge" and book.answer(entry.seq) is None else what
+        left = percent((capacity - entry.total_after) / capacity)
+        when = entry.time[:16].replace("T", " ")
+        rows.append([str(entry.seq), when, entry.analyst, what, percent(entry.amount / capacity), left])
+    text = table(["#", "time (UTC)", "analyst", "question", "cost", "left"], rows, "rlllrr", flexible=3)
+    note = (
+        "no charge yet" if not last else f"{len(shown):,} shown of {last:,} entries (answers are entries of their own)"
+    )
+    return f"{text}\n{note}"
+
+
+def _grid(rows: Rows) -> str:
+    from dodona.report import Estimate
+    from dodona.show import fits, stacked, table
+
+    cells = [[str(cell) for cell in record] for record in rows]
+    if not fits(rows.columns, cells):
+        return stacked(rows.columns, cells)
+    sample = rows.records[0] if rows.records else ()
+    align = "".join("r" if isinstance(cell, Estimate) else "l" for cell in sample)
+    return table(rows.columns, cells, align)
+
+
+def _receipt(bill: Bill, book: Ledger) -> list[tuple[str, str]]:
+    from dodona.show import spent_line
+
+    place = "" if bill.seq is None else f"entry {bill.seq}, {str(bill.hash)[:12]}"
+    return [
+        ("cost", _cost(bill)),
+        ("budget", spent_line(book.genesis.budget, book.spent())),
+        ("receipt", f"{place} ({bill.mechanism}; {bill.neighbours} neighbours)"),
+    ]
+
+
+def _cost(bill: Bill) -> str:
+    from dodona.show import percent, short
+
+    return f"{bill.unit} {short(bill.amount)} = {percent(bill.share)} of the budget"
+
+
+def _accuracy(offer: Any) -> str:
+    import numpy as np
+
+    from dodona.show import sure
+
+    worst = float(np.max(offer.margin))
+    mean = f"mean within ± {worst / max(offer.rows, 1):.3g}, " if offer.rows is not None else ""
+    return f"{mean}total within ± {worst:,.4g} ({sure(offer.confidence)} sure)"
+
+
+def _login() -> str:
+    import getpass
+
+    try:
+        return getpass.getuser()
+    except (OSError, KeyError, ImportError):
+        return "curator"
+
+
+def _plain(values: Numbers) -> float | list[Any]:
+    return values if isinstance(values, float) else values.tolist()
+
+
+def _dump(data: dict[str, Any]) -> None:
+    import json
+
+    sys.stdout.write(json.dumps(data, ensure_ascii=False, allow_nan=False) + "\n")
+
+
+if __name__ == "__main__":
+    main()

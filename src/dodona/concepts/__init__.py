@@ -1,0 +1,1 @@
+"""CLASSES of questions as values: how many, how rich, and how each becomes a query."""

@@ -1,0 +1,141 @@
+"""A synopsis: a published value that answers its class of questions for nothing, and says how well.
+
+``Synopsis`` is an oracle, so every algorithm runs on it unchanged and costs nothing. What differs between releases is
+the ``Body``: the published arrays and the rule that answers from them.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dodona.answer import Answer, Bill, Price, Selection, plain
+from dodona.effort import Effort
+from dodona.oracle import Oracle, Request
+from dodona.privacy.numbers import Number
+from dodona.query.plan import Plan, compile_query
+from dodona.query.schema import Schema
+from dodona.query.statistic import Query
+
+Arrays = dict[str, NDArray[Any]]
+
+
+class Body(ABC):
+    """Abstract: what is published and how it answers. Kinds are final and registered in ``file.KINDS``."""
+
+    kind: ClassVar[str]
+
+    @abstractmethod
+    def arrays(self) -> Arrays:
+        """The published numbers: one-dimensional arrays, by name."""
+
+    @abstractmethod
+    def settings(self) -> dict[str, Any]:
+        """The rest, as plain JSON data."""
+
+    @classmethod
+    @abstractmethod
+    def restore(cls, schema: Schema, settings: Mapping[str, Any], arrays: Arrays) -> Body:
+        """The inverse of ``arrays`` and ``settings``."""
+
+    @abstractmethod
+    def totals(self, query: Query, plan: Plan, confidence: float) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """(totals, margins), flat, in the plan's layout; ``Unsupported``, naming the class, for any other question."""
+
+
+@dataclass(frozen=True)
+class Header:
+    """What everyone should know of a release.
+
+    ``about``: the class of questions it answers. ``accuracy``: its error, in words and numbers. ``cost``: what it cost
+    when it was made. ``rows``: the public number of rows, by which means divide.
+    """
+
+    name: str
+    about: str
+    accuracy: str
+    method: str
+    schema: Schema
+    rows: int | None
+    cost: Bill
+    notes: Mapping[str, Any] = field(default_factory=dict)
+
+
+class Synopsis(Oracle):
+    """An oracle over what is already published: answers are free."""
+
+    def __init__(self, header: Header, body: Body) -> None:
+        self.header, self.body = header, body
+
+    @property
+    def schema(self) -> Schema:
+        """The columns it knows."""
+        return self.header.schema
+
+    @property
+    def rows(self) -> int | None:
+        """The public number of rows."""
+        return self.header.rows
+
+    @property
+    def name(self) -> str:
+        """What FROM calls the table."""
+        return self.header.name
+
+    def effort(
+        self,
+        tolerance: Number | None,
+        share: Number | None,
+        epsilon: Number | None,
+        rho: Number | None,
+        confidence: Number,
+    ) -> Effort:
+        """Checked where given; none is needed."""
+        if all(value is None for value in (tolerance, share, epsilon, rho)):
+            return Effort.of(share=1, confidence=confidence)
+        return Effort.of(tolerance, share, epsilon, rho, confidence)
+
+    def answer(self, request: Request) -> Answer:
+        """From what is published."""
+        plan = self._plan(request)
+        confidence = request.effort.confidence
+        totals, margins = self.body.totals(request.query, plan, confidence)
+        total, margin = plain(plan.shaped(totals)), plain(plan.shaped(margins))
+        spread = margin / 2  # margins of published answers are stated, not derived from one distribution
+        return Answer(str(request.query), total, spread, margin, confidence, self.rows, plan.segments, self._free())
+
+    def estimate(self, request: Request) -> Price:
+        """Free; the margin is the published one."""
+        answer = self.answer(request)
+        what = answer.question, answer.cost, answer.spread, answer.margin, answer.confidence
+        return Price(*what, self.rows, self.header.accuracy, True)
+
+    def choose(self, request: Request, mechanism: str) -> Selection:  # noqa: ARG002 - nothing is random here
+        """The candidate with the largest published total."""
+        plan = self._plan(request)
+        totals, margins = self.body.totals(request.query, plan, request.effort.confidence)
+        index = int(np.argmax(totals))
+        what = f"candidate {index} of {len(totals)}"
+        margin = 2 * float(np.max(margins))
+        return Selection(index, what, margin, request.effort.confidence, self.rows, self._free())
+
+    def _plan(self, request: Request) -> Plan:
+        return compile_query(request.query, self.schema, level=True)
+
+    def _free(self) -> Bill:
+        return Bill(0.0, "nothing", 0.0, 0.0, self.header.cost.neighbours, f"published: {self.header.method}")
+
+    def save(self, path: Any) -> None:
+        """To one file that loads anywhere without the data (``dodona.synopses.file.load``)."""
+        from dodona.synopses.file import save
+
+        save(self, path)
+
+    def __str__(self) -> str:
+        head = self.header
+        return f"{head.about}\n  method: {head.method}\n  accuracy: {head.accuracy}\n  made for: {head.cost}"

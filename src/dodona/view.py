@@ -1,0 +1,120 @@
+"""An oracle seen through expressions: fewer columns, or new ones made of the old. Queries are rewritten; nothing else.
+
+``oracle.select_columns("age", "hours")`` narrows; ``oracle.project(pca)`` shows projections (SuLQ 4.1.2). A view holds
+no rows and no budget: each question is translated into one about the oracle behind it and asked there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any
+
+from dodona.answer import Answer, Price, Selection
+from dodona.effort import Effort
+from dodona.errors import BadQuery
+from dodona.oracle import Oracle, Request
+from dodona.privacy.numbers import Number
+from dodona.query.expr import Call, Column, Expr, Literal
+from dodona.query.schema import Integer, Real, Schema
+from dodona.query.statistic import Features, Gate, Nearest, Outer, Partition, Query, Stack, Value
+
+
+class View(Oracle):
+    """``columns``: for each name of ``schema``, the expression over the oracle behind that stands for it."""
+
+    def __init__(self, behind: Oracle, schema: Schema, columns: Mapping[str, Expr]) -> None:
+        self._behind, self._schema = behind, schema
+        self._columns = {name: _kept(schema, name, columns[name]) for name in schema}
+
+    @property
+    def schema(self) -> Schema:
+        """The columns of the view."""
+        return self._schema
+
+    @property
+    def rows(self) -> int | None:
+        """The public number of rows."""
+        return self._behind.rows
+
+    @property
+    def name(self) -> str:
+        """What FROM calls the table."""
+        return self._behind.name
+
+    def effort(
+        self,
+        tolerance: Number | None,
+        share: Number | None,
+        epsilon: Number | None,
+        rho: Number | None,
+        confidence: Number,
+    ) -> Effort:
+        """As the oracle behind takes it."""
+        return self._behind.effort(tolerance, share, epsilon, rho, confidence)
+
+    def answer(self, request: Request) -> Answer:
+        """The rewritten question, asked behind."""
+        return self._behind.answer(self._through(request))
+
+    def estimate(self, request: Request) -> Price:
+        """The rewritten question, priced behind."""
+        return self._behind.estimate(self._through(request))
+
+    def choose(self, request: Request, mechanism: str) -> Selection:
+        """The rewritten candidates, chosen among behind."""
+        return self._behind.choose(self._through(request), mechanism)
+
+    def _through(self, request: Request) -> Request:
+        return replace(request, query=rewritten(request.query, self._expr))
+
+    def _expr(self, expr: Expr) -> Expr:
+        match expr:
+            case Column(name, position):
+                own = self._schema.find(name)
+                if own is None:
+                    raise BadQuery(f"{name!r} is not a column here. Columns: {', '.join(self._schema)}.", position)
+                return self._columns[own]
+            case Call(op, args, position):
+                return Call(op, tuple(map(self._expr, args)), position)
+            case Literal():
+                return expr
+
+
+def narrowed(oracle: Oracle, names: tuple[str, ...]) -> View:
+    """Some columns of an oracle, in this order."""
+    own = {name: oracle.schema.find(name) for name in names}
+    absent = [name for name, found in own.items() if found is None]
+    if absent or not names:
+        raise BadQuery(f"{', '.join(absent) or 'nothing'}: not columns here. Columns: {', '.join(oracle.schema)}.")
+    found = [str(name) for name in own.values()]
+    return View(oracle, Schema({name: oracle.schema[name] for name in found}), {name: Column(name) for name in found})
+
+
+def _kept(schema: Schema, name: str, expr: Expr) -> Expr:
+    """A made-up number keeps to its declared range, as a stored one does; a plain column does so already."""
+    column = schema[name]
+    if isinstance(expr, Column) or not isinstance(column, Real | Integer):
+        return expr
+    clipped = Call("least", (Call("greatest", (expr, Literal(column.low))), Literal(column.high)))
+    return clipped if column.missing is None else Call("coalesce", (clipped, Literal(column.missing)))
+
+
+def rewritten(query: Query, change: Callable[[Expr], Expr]) -> Query:
+    """The same query with every expression changed."""
+    return _KINDS[type(query)](query, change)
+
+
+def _features(query: Features, change: Callable[[Expr], Expr]) -> Features:
+    return Features(tuple(map(change, query.exprs)), query.radius)
+
+
+_KINDS: dict[type, Callable[[Any, Callable[[Expr], Expr]], Query]] = {
+    Value: lambda q, change: Value(change(q.expr)),
+    Stack: lambda q, change: Stack(tuple(rewritten(part, change) for part in q.parts)),
+    Gate: lambda q, change: Gate(change(q.where), rewritten(q.of, change)),
+    Partition: lambda q, change: Partition(change(q.by), rewritten(q.of, change)),
+    Features: _features,
+    Outer: lambda q, change: Outer(_features(q.features, change)),
+    Nearest: lambda q, change: Nearest(_features(q.features, change), q.centres, rewritten(q.of, change)),
+}

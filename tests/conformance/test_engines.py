@@ -1,0 +1,115 @@
+"""Memory and DuckDB (Parquet, CSV, .duckdb) give the reference's integers on generated queries and hostile tables."""
+
+from __future__ import annotations
+
+import csv
+import itertools
+import math
+from collections.abc import Mapping
+from pathlib import Path
+
+import duckdb
+import pyarrow.parquet as pq
+import pytest
+
+from dodona.engines.base import Engine
+from dodona.engines.columns import read_columns
+from dodona.engines.duckdb import DuckDBEngine
+from dodona.engines.memory import MemoryEngine
+from dodona.query.schema import Schema
+from dodona.testing.engines import MakeEngine, arrow_table, check_engine, memory_engine
+from dodona.testing.strategies import RawColumn
+
+KINDS = ("memory", "arrow", "parquet", "csv", "duckdb", "streamed")
+
+
+def maker(kind: str, folder: Path) -> MakeEngine:
+    """How to put raw columns where an engine of this kind finds them."""
+    numbers = itertools.count()
+
+    def parquet(schema: Schema, columns: Mapping[str, RawColumn]) -> DuckDBEngine:
+        path = folder / f"{next(numbers)}.parquet"
+        pq.write_table(arrow_table(columns), path, row_group_size=4)
+        return DuckDBEngine(path, schema, threads=1)
+
+    def streamed(schema: Schema, columns: Mapping[str, RawColumn]) -> Engine:
+        engine = parquet(schema, columns)
+        engine.totals = lambda program: engine._streamed(program)  # type: ignore[method-assign]
+        return engine
+
+    def text(schema: Schema, columns: Mapping[str, RawColumn]) -> Engine:
+        path = folder / f"{next(numbers)}.csv"
+        with path.open("w", encoding="utf-8", newline="") as file:
+            writer = csv.writer(file, lineterminator="\n", quoting=csv.QUOTE_ALL if next(numbers) % 2 else 0)
+            file.write(",".join('"' + name.replace('"', '""') + '"' for name in columns) + "\n")
+            for row in zip(*(column.values for column in columns.values()), strict=True):
+                cells = ["" if v is None else repr(v) if isinstance(v, float) else str(v) for v in row]
+                if cells == [""]:
+                    file.write("\n")
+                else:
+                    writer.writerow(cells)
+        return DuckDBEngine(path, schema, threads=1)
+
+    def database(schema: Schema, columns: Mapping[str, RawColumn]) -> Engine:
+        path = folder / f"{next(numbers)}.duckdb"
+        table = arrow_table(columns)  # noqa: F841  read by name
+        with duckdb.connect(str(path)) as connection:
+            connection.execute("CREATE TABLE \"pe'ople\" AS SELECT * FROM table")
+        return DuckDBEngine(f"{path}#pe'ople", schema, threads=1)
+
+    def arrow(schema: Schema, columns: Mapping[str, RawColumn]) -> Engine:
+        cleaned, rows = read_columns(arrow_table(columns), schema)
+        return MemoryEngine(schema, cleaned, rows)
+
+    makers = {"parquet": parquet, "csv": text, "duckdb": database, "arrow": arrow, "streamed": streamed}
+    return makers.get(kind, memory_engine)
+
+
+def in_text(make: MakeEngine) -> MakeEngine:
+    """CSV cannot tell an empty text from a missing one, nor hold -0 of a boolean: those cells are made alike."""
+
+    def made(schema: Schema, columns: Mapping[str, RawColumn]) -> Engine:
+        for column in columns.values():
+            column.values[:] = [None if v == "" else v for v in column.values]
+        return make(schema, columns)
+
+    return made
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_engine_gives_the_reference_totals(kind: str, tmp_path: Path) -> None:
+    make = maker(kind, tmp_path)
+    check_engine(in_text(make) if kind == "csv" else make, examples=250 if kind in ("memory", "arrow") else 60)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", KINDS)
+def test_engine_gives_the_reference_totals_at_length(kind: str, tmp_path: Path) -> None:
+    make = maker(kind, tmp_path)
+    check_engine(in_text(make) if kind == "csv" else make, examples=1500)
+
+
+def test_the_suite_rejects_a_wrong_engine() -> None:
+    class Wrong(MemoryEngine):
+        def totals(self, program):  # type: ignore[no-untyped-def]
+            found = super().totals(program)
+            return found + (found > 3)
+
+    def make(schema: Schema, columns: Mapping[str, RawColumn]) -> Engine:
+        right = memory_engine(schema, columns)
+        return Wrong(schema, right._columns, right.rows())
+
+    with pytest.raises((AssertionError, ExceptionGroup)):
+        check_engine(make, examples=200)
+
+
+def test_the_suite_rejects_nan_kept_as_a_number() -> None:
+    def make(schema: Schema, columns: Mapping[str, RawColumn]) -> Engine:
+        changed = {
+            n: RawColumn(c.physical, [0.0 if isinstance(v, float) and math.isnan(v) else v for v in c.values])
+            for n, c in columns.items()
+        }
+        return memory_engine(schema, changed)
+
+    with pytest.raises((AssertionError, ExceptionGroup)):
+        check_engine(make, examples=500)
