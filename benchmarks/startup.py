@@ -55,6 +55,8 @@ def main(arguments: tuple[str, ...] = ()) -> None:
     bare, _ = seconds([sys.executable, "-c", "pass"], ROOT)
     median, worst = seconds([sys.executable, "-c", "import dodona"], ROOT)
     report("import dodona", median, IMPORT_TARGET, "s", f"(worst {worst:.2f}; python alone {bare:.2f})")
+    median, worst = seconds([sys.executable, "-c", "import dodona; dodona.Curator, dodona.Table"], ROOT)
+    print(f"{'  and Curator and Table entered':<34} {median:8.2f} s   (worst {worst:.2f})")
     with tempfile.TemporaryDirectory() as folder:
         here, command = Path(folder), [sys.executable, "-m", "dodona.cli"]
         sample = ["sample", "survey.parquet", "--rows", "10000", "--schema", "survey.toml"]

@@ -13,6 +13,7 @@
     ├── LedgerError              the ledger cannot be trusted or reached; no answer leaves
     │   ├── LedgerUnavailable    locked, full, read-only, or an I/O error
     │   └── LedgerCorrupt        the hash chain, the arithmetic or the file is broken
+    ├── BadRandomness            (``mechanisms.bits``) the system's source of randomness is stuck or repeats itself
     └── AnswerLost               charged, then an internal fault; one fixed text, no detail, no refund
 
 Messages follow one shape: what must hold, what was given, what to do. They speak of the question, the schema and the

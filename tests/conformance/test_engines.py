@@ -16,9 +16,17 @@ from dodona.engines.base import Engine
 from dodona.engines.columns import read_columns
 from dodona.engines.duckdb import DuckDBEngine
 from dodona.engines.memory import MemoryEngine
-from dodona.query.schema import Schema
+from dodona.query.schema import Flag, Schema
 from dodona.testing.engines import MakeEngine, arrow_table, check_engine, memory_engine
 from dodona.testing.strategies import RawColumn
+
+def _cell(value: object, flag: bool) -> str:
+    if value is None:
+        return ""
+    if isinstance(value, bool) and not flag:
+        return str(int(value))
+    return repr(value) if isinstance(value, float) else str(value)
+
 
 KINDS = ("memory", "arrow", "parquet", "csv", "duckdb", "streamed")
 
@@ -42,8 +50,9 @@ def maker(kind: str, folder: Path) -> MakeEngine:
         with path.open("w", encoding="utf-8", newline="") as file:
             writer = csv.writer(file, lineterminator="\n", quoting=csv.QUOTE_ALL if next(numbers) % 2 else 0)
             file.write(",".join('"' + name.replace('"', '""') + '"' for name in columns) + "\n")
+            flags = [isinstance(column, Flag) for column in schema.values()]
             for row in zip(*(column.values for column in columns.values()), strict=True):
-                cells = ["" if v is None else repr(v) if isinstance(v, float) else str(v) for v in row]
+                cells = [_cell(value, flag) for value, flag in zip(row, flags, strict=True)]
                 if cells == [""]:
                     file.write("\n")
                 else:
@@ -52,9 +61,9 @@ def maker(kind: str, folder: Path) -> MakeEngine:
 
     def database(schema: Schema, columns: Mapping[str, RawColumn]) -> Engine:
         path = folder / f"{next(numbers)}.duckdb"
-        table = arrow_table(columns)  # noqa: F841  read by name
+        stored = arrow_table(columns)  # noqa: F841  read by name
         with duckdb.connect(str(path)) as connection:
-            connection.execute("CREATE TABLE \"pe'ople\" AS SELECT * FROM table")
+            connection.execute("CREATE TABLE \"pe'ople\" AS SELECT * FROM stored")
         return DuckDBEngine(f"{path}#pe'ople", schema, threads=1)
 
     def arrow(schema: Schema, columns: Mapping[str, RawColumn]) -> Engine:
@@ -66,7 +75,7 @@ def maker(kind: str, folder: Path) -> MakeEngine:
 
 
 def in_text(make: MakeEngine) -> MakeEngine:
-    """CSV cannot tell an empty text from a missing one, nor hold -0 of a boolean: those cells are made alike."""
+    """CSV cannot tell an empty text from a missing one: those cells are made alike."""
 
     def made(schema: Schema, columns: Mapping[str, RawColumn]) -> Engine:
         for column in columns.values():

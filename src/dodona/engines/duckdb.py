@@ -132,24 +132,28 @@ class DuckDBEngine:
 
     def _batches(self, program: Program) -> Iterator[tuple[dict[str, Vector], int]]:
         """Cleaned columns, in batches through Arrow where that is installed, else all at once."""
-        cursor = self._cursor().execute(self._columns_statement(program))
+        cursor, statement = self._cursor(), self._columns_statement(program)
         try:
             import pyarrow  # noqa: F401
         except ImportError:
-            arrays = cursor.fetchnumpy()
+            arrays = cursor.execute(statement).fetchnumpy()
             vectors = [(np.ma.getdata(a), np.ma.getmaskarray(a)) for a in arrays.values()]
             yield dict(zip(program.columns, vectors, strict=False)), len(vectors[0][0])
             return
-        for batch in cursor.to_arrow_reader(BATCH):
+        relation = cursor.sql(statement)
+        reader = relation.to_arrow_reader if hasattr(relation, "to_arrow_reader") else relation.fetch_record_batch
+        for batch in reader(BATCH):
             yield {name: _vector(batch.column(i)) for i, name in enumerate(program.columns)}, batch.num_rows
 
 
 def _vector(array: Any) -> Vector:
+    """NumPy's view of an Arrow array of doubles or booleans; NULL computes as 0."""
     import pyarrow as pa
 
-    null = array.is_null().to_numpy(zero_copy_only=False) if array.null_count else None
-    filled = array if null is None else array.fill_null(pa.scalar(0, array.type) if null is not None else None)
-    return filled.to_numpy(zero_copy_only=False), null
+    if not array.null_count:
+        return array.to_numpy(zero_copy_only=False), None
+    filled = array.fill_null(pa.scalar(0, pa.int8()).cast(array.type))
+    return filled.to_numpy(zero_copy_only=False), array.is_null().to_numpy(zero_copy_only=False)
 
 
 def _place(program: Program, statement: Statement, row: tuple[Any, ...], results: list[NDArray[Any]]) -> None:

@@ -108,8 +108,7 @@ class DuckDBDialect(Dialect):
 
     def _text(self, raw: Physical, labels: Sequence[str]) -> str:
         x = raw.expression
-        pairs = [(_bytes(label, raw.family == "csv"), code) for code, label in enumerate(labels)]
-        known = [(label, code) for label, code in pairs if label is not None]
+        known = [(label, code) for code, label in enumerate(labels) if _storable(label)]
         if not known:
             return self.number(None)
         if len(known) < len(labels) or len(labels) < 4 or any("\x00" in label for label, _ in known):
@@ -123,13 +122,12 @@ class DuckDBDialect(Dialect):
         return " || chr(0) || ".join(super(DuckDBDialect, self).text(part) for part in value.split("\x00"))
 
 
-def _bytes(label: str, as_latin: bool) -> str | None:
-    """The label as its column stores it; None if no stored text can equal it (a lone surrogate is not UTF-8)."""
+def _storable(label: str) -> bool:
+    """A lone surrogate is not UTF-8, so no stored text equals it."""
     try:
-        encoded = label.encode()
+        return bool(label.encode()) or not label
     except UnicodeEncodeError:
-        return None
-    return encoded.decode("latin-1") if as_latin else label
+        return False
 
 
 def _whole_labels(column: Category) -> bool:

@@ -4,21 +4,24 @@ Everything checked here is public metadata: names, types, file formats. Messages
 value and never DuckDB's own text, which may quote rows.
 
 CSV. One line is one row. Parsers that let quotes span lines make rows depend on each other (one stray quote swallows
-those that follow), and parsers that reject a line make it vanish or abort the query; so each line is read whole, byte
-for byte, and split here. A line that has not as many fields as the header is a row of missing values. Nothing is
+those that follow), and parsers that reject a line make it vanish or abort the query; so each line is read whole and
+split here. A line that has not as many fields as the header is a row of missing values. Nothing is
 inferred from rows: every field is text until the schema says otherwise.
 """
 
 from __future__ import annotations
 
+import codecs
 import csv
 import glob
 import gzip
 import io
 import os
+import zlib
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
+from tempfile import TemporaryDirectory
+from typing import IO, Any
 
 from dodona.engines.dialect import Dialect
 from dodona.errors import BadTable
@@ -39,6 +42,7 @@ class Source:
     columns: dict[str, tuple[str, str]]
     files: tuple[str, ...] = ()
     attach: str | None = None
+    folder: TemporaryDirectory[str] | None = None  # removed with the source
 
 
 def connect(files: Iterable[str], attach: str | None, memory_limit: str | None, threads: int | None) -> Any:
@@ -151,10 +155,10 @@ def text(path: str, delimiter: str, quote: str) -> Source:
         raise BadTable(f"the delimiter and the quote must be two different signs. Got {delimiter!r} and {quote!r}.")
     file = _present(path)
     names = _header(file, path, delimiter, quote)
-    # Latin-1 gives every byte a meaning, so no line is invalid; text constants are compared as the same bytes.
+    file, folder = _in_utf8(file)
     lines = (
         f"read_csv({_WORDS.text(_plain(file))}, auto_detect = false, header = false, skip = 1, delim = chr(1), "
-        "quote = '', escape = '', columns = {'line': 'VARCHAR'}, strict_mode = false, encoding = 'latin-1', "
+        "quote = '', escape = '', columns = {'line': 'VARCHAR'}, strict_mode = false, "
         f"max_line_size = {LONGEST_LINE})"
     )
     sign, mark = _WORDS.text(delimiter), _WORDS.text(quote)
@@ -168,7 +172,34 @@ def text(path: str, delimiter: str, quote: str) -> Source:
     )
     fields = ", ".join(f"{_field(position + 1, quote)} AS c{position}" for position in range(len(names)))
     columns = {name: (f"c{position}", "CSV") for position, name in enumerate(names)}
-    return Source(f"(SELECT {fields} FROM ({split}) AS split) AS fields", columns, (file,))
+    return Source(f"(SELECT {fields} FROM ({split}) AS split) AS fields", columns, (file,), folder=folder)
+
+
+def _in_utf8(file: str) -> tuple[str, TemporaryDirectory[str] | None]:
+    """The file itself, or where a byte of it is not UTF-8 a copy with such bytes replaced: no row may raise."""
+    try:
+        with _stream(file) as stream:
+            decode = codecs.getincrementaldecoder("utf-8")("strict").decode
+            while block := stream.read(LONGEST_LINE):
+                decode(block)
+            decode(b"", True)
+        return file, None
+    except UnicodeDecodeError:
+        pass
+    except (OSError, EOFError, zlib.error):
+        raise BadTable(f"the file must be whole and readable. Got {file!r}.") from None
+    folder = TemporaryDirectory(prefix="dodona-", ignore_cleanup_errors=True)
+    copy = os.path.join(folder.name, "rows.csv")
+    mend = codecs.getincrementaldecoder("utf-8")("replace").decode
+    with _stream(file) as stream, open(copy, "w", encoding="utf-8", newline="") as out:
+        while block := stream.read(LONGEST_LINE):
+            out.write(mend(block))
+        out.write(mend(b"", True))
+    return copy, folder
+
+
+def _stream(file: str) -> IO[bytes]:
+    return gzip.open(file) if file.endswith(".gz") else open(file, "rb")
 
 
 def _field(position: int, quote: str) -> str:
@@ -181,10 +212,10 @@ def _field(position: int, quote: str) -> str:
 def _header(file: str, path: str, delimiter: str, quote: str) -> list[str]:
     """The column names in the first line."""
     try:
-        with gzip.open(file) if file.endswith(".gz") else open(file, "rb") as lines:
+        with _stream(file) as lines:
             first = lines.readline(LONGEST_LINE).decode("utf-8-sig").rstrip("\r\n")
         (names,) = csv.reader(io.StringIO(first), delimiter=delimiter, quotechar=quote, strict=True)
-    except (OSError, EOFError, ValueError, csv.Error):
+    except (OSError, EOFError, zlib.error, ValueError, csv.Error):
         raise BadTable(f"the file must begin with a line of column names, in UTF-8. Got {path!r}.") from None
     if len(set(names)) < len(names):
         raise BadTable(f"the column names in the first line must differ from each other. Got {path!r}.")

@@ -93,8 +93,8 @@ class DiscreteGaussian:
     def tail(self, t: int) -> float:
         """An upper bound on P(|X| > ``t``), within 10 % of it (relative) wherever it is above 1e-100.
 
-        Up to sigma = 512 the sum itself; above, P(|X| > t) <= P(|N(0, s)| > t) (CKS20 Proposition 25: P(X >= m) <=
-        P(N >= m - 1)).
+        Up to sigma = 512 the sum itself; above, P(|X| > t) <= P(|N(0, s)| > t) (proved in
+        ``gaussian.md``; also CKS20 Proposition 25).
         """
         if t < 0:
             return 1.0

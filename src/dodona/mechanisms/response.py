@@ -37,7 +37,9 @@ class RandomizedResponse:
             raise BadEffort(f"k must be an integer between 2 and {_LARGEST}. Got {self.k!r}.")
         object.__setattr__(self, "epsilon", positive(self.epsilon, "epsilon"))
         if self._odds[0] == self._odds[1]:
-            raise BadEffort(f"epsilon must be large enough to say anything (about 2^-57). Got {self.epsilon}.")
+            raise BadEffort(
+                f"epsilon must be large enough to make a report differ from pure noise. Got {self.epsilon}."
+            )
 
     @cached_property
     def _odds(self) -> tuple[int, int]:

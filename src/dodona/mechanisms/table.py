@@ -20,6 +20,7 @@ from dodona.mechanisms.fixed import Bracket
 
 _LAST_WORD = (1 << 64) - 1
 _GUIDE_BITS = 13
+_GUIDE_FROM = 4096
 _GUIDE_SHIFT = np.uint64(64 - _GUIDE_BITS)
 
 
@@ -74,8 +75,14 @@ class Table:
 
         Raises OverflowError if a symbol exceeds 2^63 (which no table here reaches: see ``table.md``).
         """
-        out = self._guide.take((words >> _GUIDE_SHIFT).view(np.int64), mode="clip")
-        open_ = np.flatnonzero(out < 0)
+        if words.size < _GUIDE_FROM:
+            # Every word the same way: the guide leaves rare symbols open more often, and in a small batch the time
+            # taken would tell whether there was one. In a large batch there always are, and they average out.
+            out = np.empty(words.size, dtype=np.int64)
+            open_ = np.arange(words.size)
+        else:
+            out = self._guide.take((words >> _GUIDE_SHIFT).view(np.int64), mode="clip")
+            open_ = np.flatnonzero(out < 0)
         if open_.size:
             held = words[open_]
             symbols = np.searchsorted(self._first_words, held, side="right")

@@ -14,12 +14,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dodona.effort import Effort
-from dodona.errors import BadEffort, Unsupported
+from dodona.errors import BadEffort, BadQuery, Unsupported
 from dodona.mechanisms import Exponential, PermuteAndFlip
 from dodona.privacy.budget import Budget
 from dodona.query.plan import Plan
 from dodona.query.reach import Norms
 
+MOST_ROWS = 2**31  # assumed where the number of rows is private
 Chooser = PermuteAndFlip | Exponential
 _CHOOSERS: dict[str, type[Chooser]] = {"permute-and-flip": PermuteAndFlip, "exponential": Exponential}
 # The rho of one selection at epsilon: epsilon^2/2 in general, epsilon^2/8 for the exponential mechanism (selection.md).
@@ -32,7 +33,7 @@ def scores_of(plan: Plan, totals: NDArray[Any]) -> tuple[NDArray[Any], float]:
     factors = plan.units / finest
     if np.all(factors == 1.0):
         return totals, finest
-    return totals.astype(object) * np.array([int(factor) for factor in factors], dtype=object), finest
+    return totals.astype(np.int64) * factors.astype(np.int64), finest
 
 
 def chooser_for(plan: Plan, norms: Norms, effort: Effort, budget: Budget, rows: int | None, mechanism: str) -> Chooser:
@@ -42,7 +43,10 @@ def chooser_for(plan: Plan, norms: Norms, effort: Effort, budget: Budget, rows: 
     if norms.linf == 0:
         raise Unsupported("no row can change these candidates: choose among them without an oracle.")
     names = list(_CHOOSERS) if mechanism == "best" else [mechanism]
-    sensitivity = norms.linf / Fraction(float(plan.units.min()))
+    finest = Fraction(float(plan.units.min()))
+    if plan.reach.size.linf / finest * (rows or MOST_ROWS) >= 2**61:
+        raise BadQuery("the candidates' ranges differ too much to be scored on one grid: scale them to similar ranges.")
+    sensitivity = norms.linf / finest
     offers = [
         _offer(name, plan.dimension, sensitivity, effort, budget, rows, float(plan.units.min())) for name in names
     ]

@@ -1,0 +1,127 @@
+"""What every learner shares: it remembers what its fit cost, question by question, and prints a readable summary.
+
+A learner wraps the oracle it was handed in ``Recorded`` and asks through it; ``finish`` then writes ``cost_`` and
+``receipt_`` on the estimator. Nothing here touches a budget: the bills are those the oracle wrote.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from sklearn.base import BaseEstimator
+
+from dodona.answer import Answer, Bill, Price, Selection
+from dodona.effort import Effort
+from dodona.oracle import Oracle, Request
+from dodona.privacy.numbers import Number
+from dodona.query.schema import Schema
+
+
+@dataclass(frozen=True)
+class Spent:
+    """What a fit cost in all: ``amount`` in the budget's ``unit``, its ``share`` of the whole, and how many questions.
+
+    ``unit`` is "nothing" where the oracle charges nothing.
+    """
+
+    amount: float
+    unit: str
+    share: float
+    questions: int
+
+    @staticmethod
+    def of(bills: tuple[Bill, ...]) -> Spent:
+        """The sum of the bills; one budget has one unit."""
+        unit = next((bill.unit for bill in bills if bill.unit != "nothing"), "nothing")
+        return Spent(sum(bill.amount for bill in bills), unit, sum(bill.share for bill in bills), len(bills))
+
+    def __str__(self) -> str:
+        many = f"{self.questions} question{'' if self.questions == 1 else 's'}"
+        if self.unit == "nothing":
+            return f"free ({many})"
+        return f"{self.unit} {self.amount:.4g} ({self.share:.3%} of the budget) in {many}"
+
+
+class Recorded(Oracle):
+    """The oracle ``behind``, with every bill it wrote kept in ``bills``, in order."""
+
+    def __init__(self, behind: Oracle) -> None:
+        self._behind = behind
+        self._bills: list[Bill] = []
+
+    @property
+    def bills(self) -> tuple[Bill, ...]:
+        """What was charged through here so far."""
+        return tuple(self._bills)
+
+    @property
+    def schema(self) -> Schema:
+        """The public facts about the columns."""
+        return self._behind.schema
+
+    @property
+    def rows(self) -> int | None:
+        """The public number of rows."""
+        return self._behind.rows
+
+    @property
+    def name(self) -> str:
+        """What FROM calls the table."""
+        return self._behind.name
+
+    def effort(
+        self,
+        tolerance: Number | None,
+        share: Number | None,
+        epsilon: Number | None,
+        rho: Number | None,
+        confidence: Number,
+    ) -> Effort:
+        """As the oracle behind takes it."""
+        return self._behind.effort(tolerance, share, epsilon, rho, confidence)
+
+    def answer(self, request: Request) -> Answer:
+        """Answered behind; the bill is kept."""
+        answer = self._behind.answer(request)
+        self._bills.append(answer.cost)
+        return answer
+
+    def estimate(self, request: Request) -> Price:
+        """Priced behind."""
+        return self._behind.estimate(request)
+
+    def choose(self, request: Request, mechanism: str) -> Selection:
+        """Chosen behind; the bill is kept."""
+        selection = self._behind.choose(request, mechanism)
+        self._bills.append(selection.cost)
+        return selection
+
+
+class Learner(BaseEstimator):  # type: ignore[misc]
+    """Abstract: a scikit-learn estimator that learns through an oracle.
+
+    After ``fit``: ``cost_`` (``Spent``), ``receipt_`` (the bills, in order). ``notes`` adds lines to the summary.
+    """
+
+    cost_: Spent
+    receipt_: tuple[Bill, ...]
+
+    def notes(self) -> list[str]:
+        """What else a reader of the summary should know; lines of text."""
+        return []
+
+    def summary(self) -> str:
+        """The estimator, what was learned, and what it cost."""
+        if not hasattr(self, "cost_"):
+            return f"{self!r}, not fitted"
+        return "\n".join([repr(self), *(f"  {line}" for line in [*self.notes(), f"cost: {self.cost_}"])])
+
+    def __str__(self) -> str:
+        return self.summary()
+
+
+def finish(estimator: Any, oracle: Recorded) -> None:
+    """Writes what the fit cost on the estimator."""
+    estimator.receipt_ = oracle.bills
+    estimator.cost_ = Spent.of(oracle.bills)

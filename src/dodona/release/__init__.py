@@ -1,0 +1,19 @@
+"""Algorithms that end in a ``Synopsis``: published once, answering a class of questions for ever."""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+_HOME: dict[str, str] = {}
+"""Public name -> module of this room that holds it."""
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module 'dodona.release' has no attribute {name!r}")
+    return getattr(importlib.import_module(f"dodona.release.{_HOME[name]}"), name)
+
+
+def __dir__() -> list[str]:
+    return sorted(_HOME)

@@ -1,0 +1,510 @@
+"""The command line as a user meets it: real processes where the process matters, the same ``main`` in this one elsewhere."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+from dodona import cli
+from dodona.config import open_ledger
+from dodona.sample import write_sample, write_schema
+
+DODONA = Path(sys.executable).with_name("dodona")
+QUESTION = "age >= 65 AND smoker"
+SELECT = "SELECT sex, region, COUNT(*) AS n, AVG(income) FROM survey WHERE age >= 18 GROUP BY sex, region"
+
+
+class Outcome(NamedTuple):
+    code: int
+    out: str
+    err: str
+
+
+def dodona(*args: object, cwd: Path, env: dict[str, str] | None = None) -> Outcome:
+    """A real process."""
+    whole = {**os.environ, "PYTHONWARNINGS": "error", **(env or {})}
+    done = subprocess.run([DODONA, *map(str, args)], cwd=cwd, env=whole, capture_output=True, text=True, timeout=60)
+    return Outcome(done.returncode, done.stdout, done.stderr)
+
+
+Call = Callable[..., Outcome]
+
+
+@pytest.fixture
+def call(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Call:
+    """``main()`` in this process: the same code, without the start."""
+
+    def run(*args: object) -> Outcome:
+        monkeypatch.setattr(sys, "argv", ["dodona", *map(str, args)])
+        code: Any = 0
+        try:
+            cli.main()
+        except SystemExit as end:
+            code = end.code or 0
+        out, err = capfd.readouterr()
+        return Outcome(code, out, err)
+
+    return run
+
+
+@pytest.fixture
+def survey(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    write_sample("survey.parquet", 2000)
+    write_schema("survey.toml", "survey.parquet")
+    return tmp_path
+
+
+@pytest.fixture(scope="module")
+def asked(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A survey with one charge in its ledger; refusals must leave it as it is."""
+    folder = tmp_path_factory.mktemp("asked")
+    write_sample(folder / "survey.parquet", 2000)
+    write_schema(folder / "survey.toml", folder / "survey.parquet")
+    done = dodona("ask", "survey.toml", QUESTION, "--share", "1/100", cwd=folder)
+    assert done.code == 0, done.err
+    return folder
+
+
+def edited(folder: Path, old: str, new: str, name: str = "edited.toml") -> Path:
+    """A copy of survey.toml with one change, and a ledger of its own."""
+    text = (folder / "survey.toml").read_text()
+    assert old in text
+    (folder / name).write_text(text.replace(old, new, 1))
+    return folder / name
+
+
+def fingerprint(folder: Path) -> str:
+    return hashlib.sha256((folder / "survey.ledger").read_bytes()).hexdigest()
+
+
+def refused(outcome: Outcome, code: int = 2) -> str:
+    """One line on stderr, nothing on stdout, no traceback."""
+    assert outcome.code == code, outcome
+    assert outcome.out == ""
+    assert outcome.err.count("\n") == 1, outcome.err
+    assert outcome.err.startswith("dodona: ")
+    assert "Traceback" not in outcome.err
+    return outcome.err
+
+
+# -- the commands of the tour, as real processes ---------------------------------------------------------------------
+
+
+def test_the_tour_from_nothing(tmp_path: Path) -> None:
+    made = dodona("sample", "survey.parquet", "--rows", 5000, "--schema", "survey.toml", cwd=tmp_path)
+    assert made.code == 0, made.err
+    assert "5,000 made-up people" in made.out
+    checked = dodona("schema", "check", "survey.toml", cwd=tmp_path)
+    assert checked.code == 0, checked.err
+    assert checked.out.endswith("Everything fits.\n")
+    priced = dodona("price", "survey.toml", QUESTION, "--tolerance", "0.05", cwd=tmp_path)
+    assert priced.code == 0, priced.err
+    assert "Affordable" in priced.out
+    assert not (tmp_path / "survey.ledger").exists()  # neither check nor price makes one
+    answered = dodona("ask", "survey.toml", QUESTION, "--tolerance", "0.05", "--analyst", "ann", cwd=tmp_path)
+    assert answered.code == 0, answered.err
+    assert "±" in answered.out
+    assert "receipt  entry 1, " in answered.out
+    assert "\x1b" not in answered.out
+    listed = dodona("sql", "survey.toml", SELECT, "--share", "0.05", cwd=tmp_path)
+    assert listed.code == 0, listed.err
+    assert all(key in listed.out for key in ("Female", "Male", "North", "Capital", "±"))
+    shown = dodona("ledger", "survey.toml", cwd=tmp_path)
+    assert shown.code == 0, shown.err
+    assert "ann" in shown.out
+    assert "2 shown of 4 entries" in shown.out
+    verified = dodona("ledger", "survey.ledger", "--verify", cwd=tmp_path)
+    assert verified.code == 0, verified.err
+    assert "every hash and every sum holds" in verified.out
+    os.remove(tmp_path / "survey.parquet")  # an auditor needs the ledger only
+    assert dodona("ledger", "survey.toml", "--verify", "--json", cwd=tmp_path).code == 0
+
+
+def test_exit_codes_of_real_processes(asked: Path) -> None:
+    before = fingerprint(asked)
+    assert "'agee' is not a column" in refused(dodona("ask", "survey.toml", "agee", "--share", "0.1", cwd=asked))
+    spent = refused(dodona("ask", "survey.toml", QUESTION, "--share", "1", cwd=asked), 3)
+    assert "still fits" in spent
+    broken = asked / "broken.ledger"
+    broken.write_bytes(b"not a ledger" * 100)
+    refused(dodona("ledger", broken, cwd=asked), 4)
+    assert fingerprint(asked) == before
+
+
+def test_styling_is_for_terminals(asked: Path) -> None:
+    import pty
+
+    shown = b""
+    leader, follower = pty.openpty()
+    command = [DODONA, "ask", "survey.toml", "agee", "--share", "0.1"]
+    env = {key: value for key, value in os.environ.items() if key != "NO_COLOR"} | {"TERM": "xterm"}
+    with subprocess.Popen(command, cwd=asked, stdout=follower, stderr=follower, env=env) as process:
+        os.close(follower)
+        try:
+            while chunk := os.read(leader, 65536):
+                shown += chunk
+        except OSError:  # the end of a terminal is an error on Linux
+            pass
+        assert process.wait() == 2
+    os.close(leader)
+    assert b"\x1b[1;31mdodona: refused:\x1b[0m" in shown
+
+
+def test_an_alphabet_without_plus_minus(asked: Path) -> None:
+    env = {"PYTHONIOENCODING": "ascii", "PYTHONUTF8": "0"}
+    done = dodona("price", "survey.toml", QUESTION, "--share", "0.1", cwd=asked, env=env)
+    assert done.code == 0, done.err
+    assert "+/-" in done.out
+
+
+def test_a_seed_in_the_environment_is_refused(asked: Path) -> None:
+    """V60."""
+    before = fingerprint(asked)
+    done = dodona("ask", "survey.toml", QUESTION, "--share", "0.1", cwd=asked, env={"DODONA_SEED": "1"})
+    assert "no seed exists" in refused(done)
+    assert fingerprint(asked) == before
+
+
+# -- refusals cost nothing -------------------------------------------------------------------------------------------
+
+HOSTILE = {
+    "V13": ["CASE WHEN age=7 THEN error('x') ELSE 0 END"],
+    "V16": ["(SELECT count(*) FROM survey)", "age IN (SELECT age FROM survey)", "EXISTS(SELECT 1)"],
+    "V17": ["row_number() OVER ()", "lag(age) OVER (ORDER BY age)"],
+    "V18": ["age - avg(age)", "max(age)"],
+    "V19": ["random()", "now()", "current_user", "nextval('s')", "getvariable('a')", "current_date"],
+    "V20": ["read_text('secret.txt')", "pg_read_file('secret.txt')", "query_to_xml('x', true, true, '')"],
+    "V21": ["length(repeat('a', CASE WHEN age=77 THEN 50000000 ELSE 1 END))"],
+    "V22": ["age; DROP TABLE survey", "age -- c", "age) FROM survey --", "age /* c */"],
+    "V23": ["(" * n + "age" + ")" * n for n in (100, 1000, 40_000)]
+    + ["NOT " * 1000 + "smoker", "CASE WHEN smoker THEN " * 100 + "1" + " END" * 100, "age" + " + 1" * 20_000],
+    "V24": ["other.age", "rowid", "*", "survey.age", "hours", '"hours"', "person_id"],
+    "V25": ["frobnicate(age)", '"abs"(age)', "main.abs(age)", "pg_catalog.abs(age)"],
+    "V26": ["regexp_matches(sex, '(a+)+$')", "sex ~ '(a+)+$'", "sex SIMILAR TO 'a'", "sex LIKE '%a'"],
+    "types": ["sex + 1", "age AND smoker", "sex = 'Other'", "1 / hours2", "smoker > 'a'", "age & 0.5", "", "SELECT 1"],
+    "unbounded": ["1 / (age - 50)", "EXP(age * 1000)"],
+}
+
+
+@pytest.mark.parametrize("case", HOSTILE)
+def test_hostile_questions_are_refused_uncharged(case: str, asked: Path, call: Call) -> None:
+    """V13, V16-V26: refused; the ledger stays the same to the byte. ``hours`` is in the file, not in this schema."""
+    config = edited(asked, 'hours = { type = "real", low = 0, high = 80 }\n', "")
+    config.write_text('ledger = "survey.ledger"\n' + config.read_text())
+    before = fingerprint(asked)
+    for text in HOSTILE[case]:
+        message = refused(call("ask", config, "--share", "1/1000", "--", text))
+        assert "secret" not in message or "'secret.txt'" in text
+        assert len(message) < 1000
+    assert fingerprint(asked) == before
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "SELECT * FROM survey",
+        "SELECT age FROM survey",
+        "SELECT COUNT(*) FROM other",
+        "SELECT COUNT(*) FROM survey, survey",
+        "SELECT COUNT(*) FROM survey JOIN survey USING (age)",
+        "SELECT COUNT(DISTINCT age) FROM survey",
+        "SELECT COUNT(*) FROM survey ORDER BY 1",
+        "SELECT COUNT(*) FROM survey HAVING COUNT(*) > 1",
+        "SELECT COUNT(*) FROM survey LIMIT 1",
+        "SELECT MEDIAN(age) FROM survey",
+        "SELECT MAX(income) FROM survey",
+        "SELECT income, COUNT(*) FROM survey GROUP BY income",  # V31: no public keys
+        "SELECT COUNT(*) FROM survey GROUP BY BUCKET(age, 0, 10, 10, 20)",  # V34: overlapping bins
+        "SELECT SUM(1 / (age - 50)) FROM survey",
+        "WITH t AS (SELECT 1) SELECT COUNT(*) FROM survey",
+        "SELECT COUNT(*) FROM read_text('secret.txt')",
+        "SELECT COUNT(*) FROM survey UNION SELECT COUNT(*) FROM survey",
+        "DELETE FROM survey",
+        "COPY survey TO 'x'",
+    ],
+)
+def test_hostile_statements_are_refused_uncharged(statement: str, asked: Path, call: Call) -> None:
+    before = fingerprint(asked)
+    refused(call("sql", asked / "survey.toml", statement, "--share", "1/1000"))
+    assert fingerprint(asked) == before
+
+
+@pytest.mark.parametrize(
+    "effort",
+    [
+        [],
+        ["--share", "0.1", "--epsilon", "0.1"],
+        *(
+            ["--epsilon", bad]
+            for bad in ("0", "-1", "NaN", "inf", "1e-400", "1e400", "5e-324", "true", "", "one", "1e9")
+        ),
+        ["--epsilon", "1_000"],
+        ["--epsilon", "٣"],
+        ["--rho", "0"],
+        ["--share", "1.5"],
+        ["--tolerance", "0"],
+        ["--tolerance", "1e-12"],
+        ["--share", "0.1", "--confidence", "1"],
+        ["--share", "0.1", "--confidence", "NaN"],
+        ["--share", "0.1", "--analyst", "x" * 300],
+    ],
+)
+def test_bad_efforts_are_refused_uncharged(effort: list[str], asked: Path, call: Call) -> None:
+    """V7."""
+    before = fingerprint(asked)
+    refused(call("ask", asked / "survey.toml", "income", *effort))
+    assert fingerprint(asked) == before
+
+
+def test_usage_errors_are_refusals(asked: Path, call: Call) -> None:
+    for arguments in (
+        ["ask", asked / "survey.toml", QUESTION, "--share", "0.1", "--seed", "1"],  # V60
+        ["ask", asked / "survey.toml"],
+        ["frobnicate"],
+        ["ledger", asked / "survey.toml", "--limit", "0"],
+    ):
+        outcome = call(*arguments)
+        assert outcome.code == 2
+        assert outcome.out == ""
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "says"),
+    [
+        ("[budget]", "seed = 1\n[budget]", "'seed'"),  # V60
+        ("low = 0, high = 200000", "low = 0", "must state high"),  # V30
+        ("low = 0, high = 200000", "low = 5, high = 5", "low must be below high"),  # V6
+        ("low = 0, high = 200000", 'low = 0, high = "NaN"', "finite number"),
+        ("low = 0, high = 200000", "low = 0, high = nan", "finite number"),
+        ('["Female", "Male"]', '["a", "a"]', "differ"),  # V33
+        ("epsilon = 1\n", 'epsilon = "?"\n', "budget.epsilon"),
+        ("epsilon = 1\n", "epsilon = 0\n", "epsilon must be a number"),
+        ("epsilon = 1\n", "epsilon = nan\n", "epsilon must be a number"),
+        ("epsilon = 1\n", "epsilon = true\n", "epsilon must be a number"),
+        ("epsilon = 1\n", "epsilon = 1\nrho = 1\n", "exactly one"),
+        ('data = "survey.parquet"', 'data = "missing.parquet"', "must exist"),
+        ('data = "survey.parquet"', 'data = "empty.parquet"', "not be empty"),
+        ('data = "survey.parquet"', 'data = "text.parquet"', "must be Parquet"),
+        ('data = "survey.parquet"', 'data = "survey.xlsx"', ".parquet"),
+        ("age = {", "years = {", "'years'"),
+        ('hours = { type = "real", low = 0, high = 80 }', 'hours = { type = "category", values = ["a"] }', "hours"),
+        ("[columns]", "[columns", "TOML"),
+    ],
+)
+def test_bad_configurations_are_refused(old: str, new: str, says: str, survey: Path, call: Call) -> None:
+    (survey / "empty.parquet").touch()
+    (survey / "text.parquet").write_text("age,sex\n1,secretvalue\n")
+    config = edited(survey, old, new)
+    for command in (["schema", "check", config], ["ask", config, "age", "--share", "0.1"]):
+        message = refused(call(*command))
+        assert says in message
+        assert "secretvalue" not in message
+    assert not (survey / "edited.ledger").exists()
+
+
+def test_rho_needs_a_budget_that_has_it(survey: Path, call: Call) -> None:
+    pure = edited(survey, "delta = 1e-6\n", "")
+    assert "pure epsilon" in refused(call("ask", pure, "age", "--rho", "0.01"))
+    assert call("ask", pure, "age", "--share", "0.1").code == 0
+
+
+# -- answers ---------------------------------------------------------------------------------------------------------
+
+
+def test_json_everywhere(survey: Path, call: Call) -> None:
+    config = survey / "survey.toml"
+    assert json.loads(call("schema", "check", config, "--json").out)["rows"] == 2000
+    priced = json.loads(call("price", config, QUESTION, "--share", "0.1", "--json").out)
+    assert priced["affordable"] is True
+    vector = json.loads(call("price", config, SELECT, "--share", "0.1", "--json").out)
+    assert len(vector["margin"]) == 2
+    answer = json.loads(call("ask", config, QUESTION, "--share", "0.1", "--json").out)
+    assert answer["mean"] == pytest.approx(answer["total"] / 2000)
+    assert answer["total_margin"] == pytest.approx(priced["margin"])
+    assert answer["cost"]["seq"] == 1
+    rows = json.loads(call("sql", config, SELECT, "--share", "0.1", "--json").out)
+    assert len(rows["records"]) == 10
+    assert rows["columns"] == ["sex", "region", "n", "avg(income)"]
+    book = json.loads(call("ledger", config, "--json").out)
+    assert book["spent"] + book["left"] == book["capacity"]
+    assert [entry["kind"] for entry in book["entries"]] == ["charge", "charge"]
+    assert json.loads(call("ledger", config, "--verify", "--json").out)["verified"] is True
+
+
+def test_a_retry_is_neither_charged_nor_drawn_anew(survey: Path, call: Call) -> None:
+    request = ["ask", survey / "survey.toml", QUESTION, "--share", "0.1", "--request-id", "one", "--analyst", "ann"]
+    first = call(*request, "--json")
+    before = fingerprint(survey)
+    assert call(*request, "--json") == first
+    assert fingerprint(survey) == before
+    other = ["ask", survey / "survey.toml", "age", *request[3:]]
+    assert "fresh id" in refused(call(*other))
+    assert fingerprint(survey) == before
+
+
+def test_a_bound_holds_for_the_final_value(survey: Path, call: Call) -> None:
+    """V29: the range of the whole expression, not of its column, sets the noise."""
+    shown = call("explain", survey / "survey.toml", "(age - 1000000) * 1000000")
+    assert "changes the total by at most 7.9e+07" in shown.out
+    assert not (survey / "survey.ledger").exists()
+    assert call("ask", survey / "survey.toml", "(age - 1000000) * 1000000", "--share", "0.1").code == 0
+
+
+def test_a_row_is_in_one_group_only(survey: Path, call: Call) -> None:
+    """V34: bins that touch are a CASE, whose first match takes the row."""
+    bins = "CASE WHEN age BETWEEN 0 AND 30 THEN 'young' WHEN age BETWEEN 30 AND 99 THEN 'old' END"
+    statement = f"SELECT {bins} AS bin, COUNT(*) AS n FROM survey GROUP BY bin"
+    rows = json.loads(call("sql", survey / "survey.toml", statement, "--epsilon", "0.2", "--json").out)["records"]
+    assert [row["bin"] for row in rows] == ["young", "old"]
+    assert sum(row["n"] for row in rows) == pytest.approx(2000, abs=400)
+
+
+def test_known_functions_in_any_case(survey: Path, call: Call) -> None:
+    """V25: exactly on the list, however it is written."""
+    assert call("price", survey / "survey.toml", "aBs(age - 50) + Least(children, 3)", "--share", "0.1").code == 0
+
+
+def test_add_remove_shows_no_count(survey: Path, call: Call) -> None:
+    config = edited(survey, "[budget]", 'neighbours = "add-remove"\n[budget]')
+    outcome = call("ask", config, QUESTION, "--share", "0.1")
+    assert outcome.code == 0, outcome.err
+    assert "mean" not in outcome.out
+    assert "2,000" not in outcome.out
+    checked = call("schema", "check", config)
+    assert "private" in checked.out
+    assert "2,000" not in checked.out
+    assert "public number of rows" in refused(call("ask", config, QUESTION, "--tolerance", "0.1"))
+    stated = edited(survey, "[budget]", 'neighbours = "add-remove"\nrows = 1900\n[budget]', "stated.toml")
+    assert "over 1,900 rows" in call("ask", stated, QUESTION, "--tolerance", "0.1").out
+
+
+def test_the_ledger_pages_and_hides_control_signs(survey: Path, call: Call) -> None:
+    for number in range(4):
+        name = "eve\x1b[31m\nroot" if number == 3 else f"analyst{number}"
+        assert call("ask", survey / "survey.toml", "age", "--share", "0.01", "--analyst", name).code == 0
+    latest = call("ledger", survey / "survey.toml", "--limit", "2").out
+    assert "analyst2" in latest
+    assert "analyst1" not in latest
+    assert "\x1b" not in latest
+    assert "eve\\x1b[31m\\nroot" in latest
+    page = call("ledger", survey / "survey.toml", "--start", "1", "--limit", "2").out
+    assert "analyst0" in page
+    assert "analyst2" not in page
+
+
+def test_a_wide_result_is_stacked_in_a_narrow_terminal(
+    survey: Path, call: Call, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("dodona.show.width", lambda: 30)
+    shown = call("sql", survey / "survey.toml", SELECT, "--share", "0.1").out
+    assert "region       North" in shown
+
+
+# -- the ledger and lost answers -------------------------------------------------------------------------------------
+
+
+def test_a_changed_ledger_is_noticed(survey: Path, call: Call) -> None:
+    import sqlite3
+
+    call("ask", survey / "survey.toml", "age", "--share", "0.5")
+    with sqlite3.connect(survey / "survey.ledger") as db:
+        db.execute("DROP TRIGGER entries_update")
+        db.execute("UPDATE entries SET amount = 1 WHERE seq = 1")
+    db.close()
+    refused(call("ledger", survey / "survey.toml", "--verify"), 4)
+
+
+def test_another_budget_later_is_refused(survey: Path, call: Call) -> None:
+    call("ask", survey / "survey.toml", "age", "--share", "0.5")
+    before = fingerprint(survey)
+    richer = edited(survey, "epsilon = 1\n", "epsilon = 10\n")
+    richer.write_text(richer.read_text().replace("[budget]", 'ledger = "survey.ledger"\n[budget]'))
+    assert "lifetime" in refused(call("ask", richer, "age", "--share", "0.1"))
+    assert fingerprint(survey) == before
+
+
+def test_no_ledger_yet(survey: Path, call: Call) -> None:
+    assert "no question was charged" in refused(call("ledger", survey / "survey.toml"), 4)
+    assert not (survey / "survey.ledger").exists()
+
+
+def test_a_ledger_that_cannot_be_made(survey: Path, call: Call) -> None:
+    config = edited(survey, "[budget]", 'ledger = "no/such/folder/x.ledger"\n[budget]')
+    refused(call("ask", config, "age", "--share", "0.1"), 4)
+
+
+def test_a_fault_after_the_charge_is_a_lost_answer(survey: Path, call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
+    """V45: charged, not refunded, and the text tells nothing."""
+    from dodona.engines.duckdb import DuckDBEngine
+
+    def fail(*_: object) -> None:
+        raise RuntimeError("row 7 holds secretvalue")
+
+    request = ["ask", survey / "survey.toml", "age", "--share", "0.25", "--request-id", "one", "--analyst", "ann"]
+    with monkeypatch.context() as patch:
+        patch.setattr(DuckDBEngine, "totals", fail)
+        assert "secretvalue" not in refused(call(*request), 5)
+    refused(call(*request), 5)  # its outcome is unknown, so it stays spent
+    with open_ledger(survey / "survey.ledger") as ledger:
+        assert ledger.spent() == pytest.approx(ledger.genesis.budget.capacity / 4, rel=1e-6)
+    assert "(answer lost)" in call("ledger", survey / "survey.toml").out
+
+
+def test_an_internal_fault_tells_nothing(survey: Path, call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
+    """R12."""
+
+    def fail(*_: object, **__: object) -> None:
+        raise KeyError("secretvalue")
+
+    monkeypatch.setattr("dodona.config.Config.read", fail)
+    message = refused(call("ask", survey / "survey.toml", "age", "--share", "0.1"), 1)
+    assert "secretvalue" not in message
+
+
+# -- sample and draft ------------------------------------------------------------------------------------------------
+
+
+def test_a_sample_never_overwrites(survey: Path, call: Call) -> None:
+    before = (survey / "survey.parquet").read_bytes()
+    refused(call("sample", survey / "survey.parquet", "--rows", "10"))
+    refused(call("sample", survey / "new.parquet", "--rows", "10", "--schema", survey / "survey.toml"))
+    assert not (survey / "new.parquet").exists()
+    assert (survey / "survey.parquet").read_bytes() == before
+    assert call("sample", survey / "survey.parquet", "--rows", "10", "--force").code == 0
+
+
+def test_a_draft_must_be_filled_then_works(survey: Path, call: Call) -> None:
+    config = survey / "drafted.toml"
+    config.write_text(call("schema", "draft", "survey.parquet").out)
+    message = refused(call("schema", "check", config))
+    for gap in ("budget.epsilon", "budget.delta", "age (low, high)", "sex (values)", "income (low, high)"):
+        assert gap in message
+    filled = config.read_text().replace('epsilon = "?"', "epsilon = 1").replace('delta = "?"', "delta = 0")
+    filled = filled.replace('low = "?", high = "?"', "low = 0, high = 100").replace('values = "?"', 'values = ["a"]')
+    config.write_text(filled)
+    assert call("schema", "check", config).code == 0
+
+
+@pytest.mark.parametrize(
+    "command", ["", "ask", "price", "sql", "explain", "ledger", "sample", "schema", "schema draft"]
+)
+def test_help(command: str, call: Call) -> None:
+    shown = call(*command.split(), "--help")
+    assert shown.code == 0
+    assert "Usage: dodona" in shown.out
+    assert max(map(len, shown.out.splitlines())) <= 80
+
+
+def test_version(call: Call) -> None:
+    from dodona import __version__
+
+    assert call("--version").out == f"dodona {__version__}\n"
