@@ -26,11 +26,15 @@ Question = str | Expr | Query
 
 @dataclass(frozen=True)
 class Request:
-    """One question with its effort. ``key``: the asker's name for it; a retry is then neither charged nor re-noised."""
+    """One question with its effort.
+
+    ``key``: the asker's name for it; a retry is then neither charged nor re-noised. ``text``: how the asker put it.
+    """
 
     query: Query
     effort: Effort
     key: str | None = None
+    text: str | None = None
 
 
 class Oracle(ABC):
@@ -119,7 +123,7 @@ class Oracle(ABC):
         """A SELECT with COUNT, SUM, AVG, VARIANCE, STDDEV, WHERE and GROUP BY; every key appears, with its error."""
         effort = self.effort(tolerance, share, epsilon, rho, confidence)
         select = parse_select(text, self.schema, self.name)
-        return finish(select, self.answer(Request(select.query, effort, request_id)))
+        return finish(select, self.answer(Request(select.query, effort, request_id, text)))
 
     def select(
         self,

@@ -162,7 +162,7 @@ class Curator(Oracle):
             amount=units,
             analyst=self._analyst,
             request_id=request.key or secrets.token_hex(16),
-            what=_shortened(str(request.query)),
+            what=_shortened(request.text or str(request.query)),
             detail=_fingerprint(request, mechanism),
             scope=self._scope(plan),
         )
