@@ -28,11 +28,17 @@ from dodona.query.statistic import Features, Nearest, Outer, Stack, Value, as_ex
 ROWS = 10_000_000
 TURNS = 5
 SCHEMA = Schema(
-    {"age": Real(17, 90), "income": Real(0, 150_000), "visits": Integer(0, 40), "score": Real(-3, 3), "dose": Real(0, 1)}
+    {
+        "age": Real(17, 90),
+        "income": Real(0, 150_000),
+        "visits": Integer(0, 40),
+        "score": Real(-3, 3),
+        "dose": Real(0, 1),
+    }
 )
 # (ours, the same sum in plain DuckDB)
 SUMS = [
-    *((name, f"sum(least(greatest({name}, {c.low}), {c.high}))") for name, c in SCHEMA.items()),  # type: ignore[union-attr]
+    *((name, f"sum({name})") for name in SCHEMA),  # clipped once, in the sub-select
     ("age * dose", "sum({age} * {dose})"),
     ("income * dose", "sum({income} * {dose})"),
     ("score * score", "sum({score} * {score})"),
@@ -83,7 +89,9 @@ def bounded_sums(folder: Path, threads: int) -> None:
     rough = np.array(plain.execute(statement).fetchone(), dtype=float)
     assert np.allclose(exact, rough, rtol=1e-3, atol=ROWS * 1e-3), "the sums differ"
     ours, theirs = min(times["ours"]), min(times["plain"])
-    print(f"20 bounded sums, {ROWS:,} rows, {threads} threads: ours {ours:.2f} s, plain DuckDB {theirs:.2f} s, ", end="")
+    print(
+        f"20 bounded sums, {ROWS:,} rows, {threads} threads: ours {ours:.2f} s, plain DuckDB {theirs:.2f} s, ", end=""
+    )
     print(f"ratio {ours / theirs:.2f} (target 1.5)")
 
 

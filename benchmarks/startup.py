@@ -1,6 +1,6 @@
 """How quickly Dodona starts, and how much it installs, against the targets.
 
-``python -m benchmarks.startup`` measures import and command; ``--install`` also installs the package without extras into
+``python -m benchmarks.startup`` measures import and command; ``--install`` also installs the package without extras in
 a fresh environment and weighs it, which takes a minute and needs a package index.
 """
 

@@ -17,9 +17,7 @@ from dodona import __version__
 from dodona.errors import AnswerLost, BudgetSpent, DodonaError, LedgerError, Refused
 
 if TYPE_CHECKING:
-    from dodona.answer import Bill, Numbers
-    from dodona.privacy.ledger import Entry, Ledger
-    from dodona.report import Rows
+    from dodona.answer import Numbers
 
 FAULT, REFUSED, SPENT, LEDGER, LOST, INTERRUPTED = 1, 2, 3, 4, 5, 130
 
@@ -170,18 +168,18 @@ def price(
 ) -> None:
     """Say what a question would cost and how good its answer would be; reads no row, spends nothing."""
     from dodona.config import Config
-    from dodona.show import facts, paint, say, spent_line
+    from dodona.show import accuracy, cost, facts, paint, say, spent_line
 
     curator = Config.read(survey).open_curator("price", asking=False)
     offer = curator.price(question, tolerance=tolerance, share=share, epsilon=epsilon, rho=rho, confidence=confidence)
     if json:
-        accuracy = {"margin": _plain(offer.margin), "tolerance": _plain(offer.tolerance), "rows": offer.rows}
+        error = {"margin": _plain(offer.margin), "tolerance": _plain(offer.tolerance), "rows": offer.rows}
         known = {"question": question, "affordable": offer.affordable, "confidence": offer.confidence}
-        return _dump({**known, **accuracy, "sensitivity": offer.sensitivity, "cost": vars(offer.cost)})
+        return _dump({**known, **error, "sensitivity": offer.sensitivity, "cost": vars(offer.cost)})
     verdict = "Affordable; nothing was spent." if offer.affordable else "NOT affordable with what is left."
     pairs = [
-        ("would cost", _cost(offer.cost)),
-        ("accuracy", _accuracy(offer)),
+        ("would cost", cost(offer.cost)),
+        ("accuracy", accuracy(offer)),
         ("noise", f"{offer.cost.mechanism}; {offer.sensitivity}"),
         ("budget now", spent_line(curator.budget, curator.ledger.spent())),
     ]
@@ -203,7 +201,7 @@ def ask(
 ) -> None:
     """Answer a question about the rows, with noise; charged to the budget. State exactly one effort."""
     from dodona.config import Config
-    from dodona.show import clean, facts, number, paint, say, sure
+    from dodona.show import clean, facts, number, paint, receipt, say, sure
 
     curator = Config.read(survey).open_curator(analyst or _login())
     answer = curator.ask(
@@ -226,7 +224,7 @@ def ask(
     pairs = [(name, paint(value, "bold")) for name, value in pairs]
     say(
         f"{clean(question)}  ({sure(answer.confidence)} sure)\n"
-        + facts([*pairs, *_receipt(answer.cost, curator.ledger)])
+        + facts([*pairs, *receipt(answer.cost, curator.ledger)])
     )
     return None
 
@@ -246,7 +244,7 @@ def sql(
 ) -> None:
     """Answer a SELECT with COUNT, SUM, AVG, VARIANCE or STDDEV, WHERE and GROUP BY; charged to the budget."""
     from dodona.config import Config
-    from dodona.show import facts, say, sure
+    from dodona.show import facts, grid, receipt, say, sure
 
     curator = Config.read(survey).open_curator(analyst or _login())
     rows = curator.sql(
@@ -267,8 +265,8 @@ def sql(
                 "cost": vars(rows.cost),
             }
         )
-    say(_grid(rows))
-    pairs = [("error bars", f"each {sure(rows.confidence)} sure"), *_receipt(rows.cost, curator.ledger)]
+    say(grid(rows))
+    pairs = [("error bars", f"each {sure(rows.confidence)} sure"), *receipt(rows.cost, curator.ledger)]
     return say("\n" + facts(pairs))
 
 
@@ -287,7 +285,7 @@ def explain(
     from dodona.query.plan import compile_query
     from dodona.query.select import is_select, parse_select
     from dodona.query.statistic import as_query
-    from dodona.show import clean, facts, say
+    from dodona.show import accuracy, clean, cost, facts, say
 
     config = Config.read(survey)
     table = config.open_table()
@@ -306,7 +304,7 @@ def explain(
         ("one row", offer.sensitivity.removeprefix("one row ")),
         ("noise", offer.cost.mechanism),
     ]
-    pairs += [("would cost", _cost(offer.cost)), ("accuracy", _accuracy(offer))] if stated else []
+    pairs += [("would cost", cost(offer.cost)), ("accuracy", accuracy(offer))] if stated else []
     say(
         facts(pairs)
         + f"\n\nThe engine would run (nothing was run, nothing was spent):\n{table.engine.explain(plan.program)}"
@@ -323,7 +321,7 @@ def ledger(
 ) -> None:
     """Show what was asked, by whom, what it cost and what is left; or verify it all, offline."""
     from dodona.config import Config, open_ledger
-    from dodona.show import facts, say, short, spent_line
+    from dodona.show import facts, history, page, say, short, spent_line
 
     path = survey if survey.suffix == ".ledger" else Config.read(survey).ledger
     with open_ledger(path) as book:
@@ -335,90 +333,16 @@ def ledger(
             whole = f"{found.entries:,} entries: every hash and every sum holds."
             return say(facts([("verified", whole), ("head", found.head), ("budget", spent_line(budget, found.spent))]))
         spent, (last, head) = book.spent(), book.head()
-        shown = _page(book, start, limit, last)
+        shown = page(book, start, limit, last)
         if json:
             amounts = {"capacity": budget.capacity, "spent": spent, "left": budget.capacity - spent}
             listed = [vars(entry) for entry in shown]
             return _dump({"budget": budget.as_dict(), "unit": budget.unit, **amounts, "head": head, "entries": listed})
-        say(_history(book, shown, last))
+        say(history(book, shown, last))
         epsilon, delta = (float(bound) for bound in budget.guarantee(spent))
         whole = f" of {short(budget.epsilon)}" if budget.epsilon is not None else ""
         promise = f"so far epsilon {epsilon:.3g}{whole}" + (f" at delta {delta:.3g}" if delta else ", pure")
         return say("\n" + facts([("budget", spent_line(budget, spent)), ("promise", promise)]))
-
-
-def _page(book: Ledger, start: int | None, limit: int, last: int) -> list[Entry]:
-    """``limit`` charges and grants, from number ``start`` or up to the latest; answers are part of their charge."""
-    found: list[Entry] = []
-    if start is not None:
-        number = max(start, 1)
-        while len(found) < limit and number <= last:
-            found += [entry for entry in book.entries(number, 1000) if entry.kind != "answer"]
-            number += 1000
-        return found[:limit]
-    number = last
-    while len(found) < limit and number > 0:
-        first = max(1, number - 999)
-        found[:0] = [entry for entry in book.entries(first, number - first + 1) if entry.kind != "answer"]
-        number = first - 1
-    return found[-limit:]
-
-
-def _history(book: Ledger, shown: list[Entry], last: int) -> str:
-    from dodona.show import percent, table
-
-    capacity = book.genesis.budget.capacity
-    rows = []
-    for entry in shown:
-        what = f"granted up to {percent(int(entry.detail) / capacity)}" if entry.kind == "grant" else entry.what
-        what = f"(answer lost) {what}" if entry.kind == "charge" and book.answer(entry.seq) is None else what
-        left = percent((capacity - entry.total_after) / capacity)
-        when = entry.time[:16].replace("T", " ")
-        rows.append([str(entry.seq), when, entry.analyst, what, percent(entry.amount / capacity), left])
-    text = table(["#", "time (UTC)", "analyst", "question", "cost", "left"], rows, "rlllrr", flexible=3)
-    note = (
-        "no charge yet" if not last else f"{len(shown):,} shown of {last:,} entries (answers are entries of their own)"
-    )
-    return f"{text}\n{note}"
-
-
-def _grid(rows: Rows) -> str:
-    from dodona.report import Estimate
-    from dodona.show import fits, stacked, table
-
-    cells = [[str(cell) for cell in record] for record in rows]
-    if not fits(rows.columns, cells):
-        return stacked(rows.columns, cells)
-    sample = rows.records[0] if rows.records else ()
-    align = "".join("r" if isinstance(cell, Estimate) else "l" for cell in sample)
-    return table(rows.columns, cells, align)
-
-
-def _receipt(bill: Bill, book: Ledger) -> list[tuple[str, str]]:
-    from dodona.show import spent_line
-
-    place = "" if bill.seq is None else f"entry {bill.seq}, {str(bill.hash)[:12]}"
-    return [
-        ("cost", _cost(bill)),
-        ("budget", spent_line(book.genesis.budget, book.spent())),
-        ("receipt", f"{place} ({bill.mechanism}; {bill.neighbours} neighbours)"),
-    ]
-
-
-def _cost(bill: Bill) -> str:
-    from dodona.show import percent, short
-
-    return f"{bill.unit} {short(bill.amount)} = {percent(bill.share)} of the budget"
-
-
-def _accuracy(offer: Any) -> str:
-    import numpy as np
-
-    from dodona.show import sure
-
-    worst = float(np.max(offer.margin))
-    mean = f"mean within ± {worst / max(offer.rows, 1):.3g}, " if offer.rows is not None else ""
-    return f"{mean}total within ± {worst:,.4g} ({sure(offer.confidence)} sure)"
 
 
 def _login() -> str:

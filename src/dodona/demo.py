@@ -45,8 +45,8 @@ def main(folder: Path = Path("demo"), rows: int = ROWS) -> None:
     _refusals(curator)
     _reckoning(curator, before)
     say(f"\nDone in {time.perf_counter() - started:.1f} s. Go on by yourself:\n")
-    here = f"{folder}/survey.toml"
-    say(_indented(f"dodona ask {here} 'obese AND smoker' --tolerance 0.005\ndodona ledger {here} --verify"))
+    here, command = f"{folder}/survey.toml", "dodona" if shutil.which("dodona") else ".venv/bin/dodona"
+    say(_indented(f"{command} ask {here} 'obese AND smoker' --tolerance 0.005\n{command} ledger {here} --verify"))
 
 
 def _fresh(folder: Path) -> None:

@@ -27,7 +27,10 @@ from __future__ import annotations
 import os
 import re
 import secrets
+import sys
 import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -144,35 +147,43 @@ def refuse_overwriting(file: Path, overwrite: bool) -> None:
 
 
 def _run(connection: Any, text: str, rows: int) -> None:
-    """The statement; long runs show a bar in a terminal."""
-    import sys
-
-    if rows < LONG_RUN or not sys.stderr.isatty():
+    """The statement. A long run can be interrupted, and shows a bar in a terminal."""
+    if rows < LONG_RUN:
         connection.execute(text)
         return
-    from rich.console import Console
-    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
-
     faults: list[BaseException] = []
+    done = threading.Event()  # not Thread.join: in Python 3.11 an interrupted join takes the thread for ended
 
-    def work() -> None:
+    def work() -> None:  # in a thread of its own: DuckDB would hold back the signal of an interrupt until it is done
         try:
             connection.execute(text)
         except BaseException as error:
             faults.append(error)
+        done.set()
 
-    columns = (TextColumn("making {task.fields[rows]:,} rows"), BarColumn(), TimeElapsedColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task("sample", total=100.0, rows=rows)
-        worker = threading.Thread(target=work, daemon=True)
-        worker.start()
+    with _bar(rows) as show:
+        threading.Thread(target=work, daemon=True).start()
         try:
-            while worker.is_alive():
-                worker.join(0.1)
-                bar.update(task, completed=max(0.0, connection.query_progress()))
+            while not done.wait(0.1):
+                show(max(0.0, connection.query_progress()))
         except KeyboardInterrupt:
             connection.interrupt()
-            worker.join()
+            done.wait()
             raise
     if faults:
         raise faults[0]
+
+
+@contextmanager
+def _bar(rows: int) -> Iterator[Callable[[float], None]]:
+    """A progress bar on a terminal's stderr: a function to be told the percentage."""
+    if not sys.stderr.isatty():
+        yield lambda _: None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+    columns = (TextColumn(f"making {rows:,} rows"), BarColumn(), TimeElapsedColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task("sample", total=100.0)
+        yield lambda done: bar.update(task, completed=done)

@@ -16,7 +16,10 @@ from typing import TYPE_CHECKING, TextIO
 if TYPE_CHECKING:
     from fractions import Fraction
 
+    from dodona.answer import Bill, Price
     from dodona.privacy.budget import Budget
+    from dodona.privacy.ledger import Entry, Ledger
+    from dodona.report import Rows
 
 BAR = 24
 _STYLES = {"bold": "1", "dim": "2", "error": "1;31"}
@@ -130,3 +133,76 @@ def stacked(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
         for row in rows
     ]
     return "\n\n".join(records)
+
+
+def page(book: Ledger, start: int | None, limit: int, last: int) -> list[Entry]:
+    """``limit`` charges and grants, from number ``start`` or up to the latest; answers are part of their charge."""
+    found: list[Entry] = []
+    if start is not None:
+        number = max(start, 1)
+        while len(found) < limit and number <= last:
+            found += [entry for entry in book.entries(number, 1000) if entry.kind != "answer"]
+            number += 1000
+        return found[:limit]
+    number = last
+    while len(found) < limit and number > 0:
+        first = max(1, number - 999)
+        found[:0] = [entry for entry in book.entries(first, number - first + 1) if entry.kind != "answer"]
+        number = first - 1
+    return found[-limit:]
+
+
+def history(book: Ledger, shown: list[Entry], last: int) -> str:
+    """The ledger as a table. A charge without an answer is in flight, or its answer was lost."""
+    capacity = book.genesis.budget.capacity
+    rows = []
+    for entry in shown:
+        what = f"granted up to {percent(int(entry.detail) / capacity)}" if entry.kind == "grant" else entry.what
+        what = f"(no answer) {what}" if entry.kind == "charge" and book.answer(entry.seq) is None else what
+        left = percent((capacity - entry.total_after) / capacity)
+        when = entry.time[:16].replace("T", " ")
+        rows.append([str(entry.seq), when, entry.analyst, what, percent(entry.amount / capacity), left])
+    text = table(["#", "time (UTC)", "analyst", "question", "cost", "left"], rows, "rlllrr", flexible=3)
+    note = (
+        "no charge yet" if not last else f"{len(shown):,} shown of {last:,} entries (answers are entries of their own)"
+    )
+    return f"{text}\n{note}"
+
+
+def grid(rows: Rows) -> str:
+    """The result of a SELECT: keys to the left, estimates to the right; stacked where it is too wide."""
+    from dodona.report import Estimate
+
+    cells = [[str(cell) for cell in record] for record in rows]
+    if not fits(rows.columns, cells):
+        return stacked(rows.columns, cells)
+    sample = rows.records[0] if rows.records else ()
+    align = "".join("r" if isinstance(cell, Estimate) else "l" for cell in sample)
+    return table(rows.columns, cells, align)
+
+
+def receipt(bill: Bill, book: Ledger) -> list[tuple[str, str]]:
+    """What an answer cost, what is left, and where the charge stands."""
+    place = "" if bill.seq is None else f"entry {bill.seq}, {str(bill.hash)[:12]}"
+    return [
+        ("cost", cost(bill)),
+        ("budget", spent_line(book.genesis.budget, book.spent())),
+        ("receipt", f"{place} ({bill.mechanism}; {bill.neighbours} neighbours)"),
+    ]
+
+
+def cost(bill: Bill) -> str:
+    """An amount, and its share of the budget."""
+    return f"{bill.unit} {short(bill.amount)} = {percent(bill.share)} of the budget"
+
+
+def accuracy(offer: Price) -> str:
+    """How far off the answer would be."""
+    import numpy as np
+
+    worst = float(np.max(offer.margin))
+    certain = f"({sure(offer.confidence)} sure)"
+    if np.size(offer.margin) > 1:
+        return f"each of {np.size(offer.margin):,} sums within ± {worst:,.4g} at most {certain}"
+    mean = f"mean within ± {worst / max(offer.rows, 1):.3g}, " if offer.rows is not None else ""
+    return f"{mean}total within ± {worst:,.4g} {certain}"

@@ -17,7 +17,7 @@ from dodona.oracle import Oracle, Request
 from dodona.privacy.numbers import Number
 from dodona.query.expr import Call, Column, Expr, Literal
 from dodona.query.schema import Integer, Real, Schema
-from dodona.query.statistic import Features, Gate, Nearest, Outer, Partition, Query, Stack, Value
+from dodona.query.statistic import Features, Gate, Nearest, Outer, Partition, Products, Query, Stack, Value
 
 
 class View(Oracle):
@@ -117,4 +117,5 @@ _KINDS: dict[type, Callable[[Any, Callable[[Expr], Expr]], Query]] = {
     Features: _features,
     Outer: lambda q, change: Outer(_features(q.features, change)),
     Nearest: lambda q, change: Nearest(_features(q.features, change), q.centres, rewritten(q.of, change)),
+    Products: lambda q, change: Products(tuple(map(change, q.conditions)), change(q.weight), q.order),
 }

@@ -10,15 +10,20 @@ import itertools
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
-from dodona.concepts.base import ConceptClass
+from numpy.typing import NDArray
+
+from dodona.concepts.learnable import Learnable
+from dodona.concepts.literal_sums import LiteralSums
 from dodona.concepts.literals import Axis, axes_of
 from dodona.query.expr import Call, Expr, Literal
 from dodona.query.schema import Schema
+from dodona.query.statistic import Query
 
 
 @dataclass(frozen=True)
-class Conjunctions(ConceptClass):
+class Conjunctions(Learnable):
     """``columns``: over which. ``width``: at most so many literals. ``edges``: buckets of number columns."""
 
     columns: tuple[str, ...]
@@ -51,12 +56,16 @@ class Conjunctions(ConceptClass):
 
     def member(self, schema: Schema, index: int) -> Expr:
         """Supports in order, within one its cells in order, last column fastest."""
+        return joined(self.literals(schema, index))
+
+    def literals(self, schema: Schema, index: int) -> tuple[Expr, ...]:
+        """The literals of member ``index``."""
         axes = self.axes(schema)
         for support in self.supports():
             shape = [axes[i].size for i in support]
             cells = math.prod(shape)
             if index < cells:
-                return conjunction(axes, support, _unravel(index, shape))
+                return tuple(axes[axis].tests[v] for axis, v in zip(support, _unravel(index, shape), strict=True))
             index -= cells
         raise IndexError(index)
 
@@ -68,10 +77,22 @@ class Conjunctions(ConceptClass):
         """In words."""
         return f"conjunctions of at most {self.width} conditions over {', '.join(self.columns)}"
 
+    def statistics(self, schema: Schema, signed: Expr) -> Query:
+        """Products of at most ``width`` literals."""
+        return LiteralSums(schema, self.axes(schema), self.width).statistics(signed)
+
+    def member_sums(self, schema: Schema, totals: NDArray[Any]) -> NDArray[Any]:
+        """Sums over the cells of all marginals."""
+        return LiteralSums(schema, self.axes(schema), self.width).cells(totals, true=True)
+
 
 def conjunction(axes: Sequence[Axis], support: Sequence[int], cell: Sequence[int]) -> Expr:
     """The literals of a cell joined by AND; TRUE for none."""
-    tests = tuple(axes[axis].tests[value] for axis, value in zip(support, cell, strict=True))
+    return joined(tuple(axes[axis].tests[value] for axis, value in zip(support, cell, strict=True)))
+
+
+def joined(tests: tuple[Expr, ...]) -> Expr:
+    """The conditions joined by AND; TRUE for none."""
     return Call("and", tests) if len(tests) > 1 else tests[0] if tests else Literal(True)
 
 

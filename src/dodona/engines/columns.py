@@ -1,9 +1,9 @@
 """Cleans raw columns into vectors for the memory engine: from NumPy, pandas, Polars and anything that speaks Arrow.
 
-Meaning (``schema.py``): a Real is missing where NULL, NaN or infinite, and otherwise clipped; an Integer is missing also
-where not whole; a Category is the position among its values, missing where it is none of them; a Flag is a boolean or
-exactly 0 or 1. A declared ``missing`` replaces what is missing. No row can raise: what is refused is refused for the
-column's type alone.
+Meaning (``schema.py``): a Real is missing where NULL, NaN or infinite, and otherwise clipped; an Integer is missing
+also where not whole; a Category is the position among its values, missing where it is none of them; a Flag is a
+boolean or exactly 0 or 1. A declared ``missing`` replaces what is missing. No row can raise: what is refused is refused
+for the column's type alone.
 """
 
 from __future__ import annotations
@@ -21,7 +21,10 @@ from dodona.query.schema import Category, Column, Flag, Integer, Label, Schema
 
 
 class Raw(NamedTuple):
-    """A raw column. ``family``: float, integer, boolean or text; text comes already as positions (NaN: unlisted)."""
+    """A raw column. ``family``: float, integer, boolean, text or listed (objects).
+
+    Text and listed objects come already as positions among the category's values, NaN where they are none of them.
+    """
 
     family: str
     kind: str
@@ -36,7 +39,7 @@ def require_physical(name: str, column: Column, family: str, kind: str) -> None:
     if isinstance(column, Category):
         by_label: dict[type, set[str]] = {str: {"text"}, int: numbers - {"boolean"}, bool: numbers}
         fits = by_label[type(column.values[0])]
-    if family not in fits:
+    if family not in fits and not (family == "listed" and isinstance(column, Category)):
         raise BadTable(
             f"column {name!r} is declared {column.kind} and must be stored as {' or '.join(sorted(fits))}. Got {kind}."
         )
@@ -57,7 +60,7 @@ def clean(column: Column, raw: Raw) -> Vector:
         true, false = np.asarray(values == 1), np.asarray(values == 0)
         return _filled(true, either(null, ~(true | false)), column.missing, False)
     if isinstance(column, Category):
-        codes = values if raw.family == "text" else _positions(values, column.values)
+        codes = values if raw.family in ("text", "listed") else _positions(values, column.values)
         missing = None if column.missing is None else float(column.values.index(column.missing))
         return _filled(codes, either(null, np.isnan(codes)), missing, 0.0)
     numbers = values.astype(np.float64)
@@ -93,13 +96,13 @@ def _positions(values: NDArray[Any], labels: Sequence[Label]) -> NDArray[np.floa
 
 
 def positions_of_text(values: Sequence[Any], labels: Sequence[Label]) -> NDArray[np.float64]:
-    """Positions of texts among the labels, NaN for anything else; the loop is the interpreter's own ``map``."""
+    """Positions of texts or objects among the labels, NaN for anything else; the loop is the interpreter's ``map``."""
     table: dict[Any, float] = {label: float(i) for i, label in enumerate(labels)}
     try:
         return np.fromiter(map(table.get, values, repeat(np.nan)), np.float64, len(values))
-    except TypeError:  # something unhashable is no text
-        texts = [value if type(value) is str else None for value in values]
-        return np.fromiter(map(table.get, texts, repeat(np.nan)), np.float64, len(values))
+    except TypeError:  # what is unhashable is no label
+        known = [value if isinstance(value, str | int | float) else None for value in values]
+        return np.fromiter(map(table.get, known, repeat(np.nan)), np.float64, len(values))
 
 
 def labels_of(column: Column) -> Sequence[Label]:
@@ -128,7 +131,9 @@ def _raws(source: Any, schema: Schema) -> tuple[dict[str, Raw], int]:
         from dodona.engines import frames
 
         return frames.from_arrow(source, schema)
-    raise BadTable(f"rows must be an array, a mapping of arrays, a data frame or Arrow data. Got {type(source).__name__}.")
+    raise BadTable(
+        f"rows must be an array, a mapping of arrays, a data frame or Arrow data. Got {type(source).__name__}."
+    )
 
 
 def present(names: Any, schema: Schema) -> None:
@@ -140,7 +145,9 @@ def present(names: Any, schema: Schema) -> None:
 
 def _arrays(source: Mapping[Any, Any], schema: Schema) -> tuple[dict[str, Raw], int]:
     present(list(source), schema)
-    arrays = {name: np.ma.asarray(source[name]) if np.ma.isMA(source[name]) else np.asarray(source[name]) for name in schema}
+    arrays = {
+        name: np.ma.asarray(source[name]) if np.ma.isMA(source[name]) else np.asarray(source[name]) for name in schema
+    }
     shapes = {array.shape for array in arrays.values()}
     if len(shapes) != 1 or any(len(shape) != 1 for shape in shapes):
         raise BadTable(f"columns must be one-dimensional and of one length. Got shapes {sorted(map(str, shapes))}.")
@@ -148,15 +155,18 @@ def _arrays(source: Mapping[Any, Any], schema: Schema) -> tuple[dict[str, Raw], 
 
 
 def from_array(array: Any, column: Column) -> Raw:
-    """A one-dimensional NumPy array; text is an array of str or of objects, for a category of texts."""
+    """A one-dimensional NumPy array. Objects can only be flags or a category's values: numbers have number types."""
     null = np.ma.getmaskarray(array) if np.ma.isMA(array) else None
     values = np.ma.getdata(array) if null is not None else array
     family = {"b": "boolean", "i": "integer", "u": "integer", "f": "float", "U": "text", "T": "text", "O": "text"}.get(
         values.dtype.kind, "other"
     )
+    kind = str(values.dtype)
+    if values.dtype.kind == "O" and isinstance(column, Flag):  # booleans with None among them
+        return Raw("boolean", kind, positions_of_text(values.tolist(), (False, True)), null)
+    if values.dtype.kind == "O" and isinstance(column, Category):
+        return Raw("listed", kind, positions_of_text(values.tolist(), column.values), null)
     if family == "text":
-        labels = labels_of(column)
-        if values.dtype.kind == "O" and not labels:
-            family = "other"
-        return Raw(family, str(values.dtype), positions_of_text(values.tolist(), labels), null)
-    return Raw(family, str(values.dtype), values, null)
+        family = family if values.dtype.kind != "O" else "other"
+        return Raw(family, kind, positions_of_text(values.tolist(), labels_of(column)), null)
+    return Raw(family, kind, values, null)

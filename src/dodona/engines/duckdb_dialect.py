@@ -53,16 +53,15 @@ class DuckDBDialect(Dialect):
     def _staged(self, column: Column, raw: Physical) -> Physical:
         """What is read of a raw column: numbers as doubles, rounded correctly, for all engines must agree."""
         x, family, kind = raw
-        listed = isinstance(column, Category)
         if family == "text":
             return Physical(f"CAST({x} AS VARCHAR)" if kind != "VARCHAR" else x, family, kind)
         if family == "csv":
-            if isinstance(column, Flag) or (listed and not _whole_labels(column)):
+            if isinstance(column, Flag) or (isinstance(column, Category) and not _whole_labels(column)):
                 return raw
             return Physical(f"TRY_CAST({x} AS DOUBLE)", "float", kind)
         if kind == "DOUBLE" or (family == "boolean" and not isinstance(column, Real | Integer)):
             return raw
-        if family == "integer" and listed:
+        if family == "integer" and isinstance(column, Category):
             return raw
         if family == "decimal":
             width, scale = map(int, re.findall(r"\d+", kind))

@@ -17,11 +17,12 @@ import glob
 import gzip
 import io
 import os
+import shutil
 import zlib
 from collections.abc import Iterable
 from dataclasses import dataclass
-from tempfile import TemporaryDirectory
-from typing import IO, Any
+from tempfile import mkdtemp
+from typing import Any, BinaryIO, cast
 
 from dodona.engines.dialect import Dialect
 from dodona.errors import BadTable
@@ -42,7 +43,7 @@ class Source:
     columns: dict[str, tuple[str, str]]
     files: tuple[str, ...] = ()
     attach: str | None = None
-    folder: TemporaryDirectory[str] | None = None  # removed with the source
+    folder: str | None = None  # a copy of ours, for the engine to remove at its end
 
 
 def connect(files: Iterable[str], attach: str | None, memory_limit: str | None, threads: int | None) -> Any:
@@ -175,7 +176,7 @@ def text(path: str, delimiter: str, quote: str) -> Source:
     return Source(f"(SELECT {fields} FROM ({split}) AS split) AS fields", columns, (file,), folder=folder)
 
 
-def _in_utf8(file: str) -> tuple[str, TemporaryDirectory[str] | None]:
+def _in_utf8(file: str) -> tuple[str, str | None]:
     """The file itself, or where a byte of it is not UTF-8 a copy with such bytes replaced: no row may raise."""
     try:
         with _stream(file) as stream:
@@ -188,8 +189,8 @@ def _in_utf8(file: str) -> tuple[str, TemporaryDirectory[str] | None]:
         pass
     except (OSError, EOFError, zlib.error):
         raise BadTable(f"the file must be whole and readable. Got {file!r}.") from None
-    folder = TemporaryDirectory(prefix="dodona-", ignore_cleanup_errors=True)
-    copy = os.path.join(folder.name, "rows.csv")
+    folder = mkdtemp(prefix="dodona-")
+    copy = os.path.join(folder, "rows.csv")
     mend = codecs.getincrementaldecoder("utf-8")("replace").decode
     with _stream(file) as stream, open(copy, "w", encoding="utf-8", newline="") as out:
         while block := stream.read(LONGEST_LINE):
@@ -198,8 +199,14 @@ def _in_utf8(file: str) -> tuple[str, TemporaryDirectory[str] | None]:
     return copy, folder
 
 
-def _stream(file: str) -> IO[bytes]:
-    return gzip.open(file) if file.endswith(".gz") else open(file, "rb")
+def remove(folder: str, owner: int) -> None:
+    """Removes a copy, from the process that made it only."""
+    if os.getpid() == owner:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _stream(file: str) -> BinaryIO:
+    return cast(BinaryIO, gzip.open(file)) if file.endswith(".gz") else open(file, "rb")
 
 
 def _field(position: int, quote: str) -> str:

@@ -196,14 +196,16 @@ def _dot(args: Sequence[Vector], constants: tuple[Any, ...]) -> Vector:
 def _nearest(args: Sequence[Vector], constants: tuple[Any, ...]) -> Vector:
     """argmin |x - c|^2 = argmax 2<x, c> - |c|^2, exact in whole doubles; argmax takes the first of equals."""
     centres = np.asarray(constants, dtype=np.float64)
-    points = np.stack(np.broadcast_arrays(*(values for values, _ in args)), axis=-1)
-    scores = points @ (2.0 * centres.T) - (centres * centres).sum(axis=1)
-    return np.asarray(scores.argmax(axis=-1), dtype=np.float64), None
+    points = np.stack(np.broadcast_arrays(*(values for values, _ in args)))
+    scores = (2.0 * centres) @ points.reshape(len(points), -1)
+    scores -= (centres * centres).sum(axis=1)[:, None]
+    return scores.argmax(axis=0).astype(np.float64).reshape(points.shape[1:]), None
 
 
 @_kernel("grid")
 def _grid(args: Sequence[Vector], constants: tuple[Any, ...]) -> Vector:
     ((x, null),) = args
     low, high, bits = constants
-    steps = np.trunc(np.clip(x, low, high) * math.ldexp(1.0, bits))
+    steps = np.asarray(np.clip(x, low, high), dtype=np.float64)
+    steps = np.trunc(np.multiply(steps, math.ldexp(1.0, bits), out=steps), out=steps)
     return (steps if null is None else np.where(null, 0.0, steps)), None

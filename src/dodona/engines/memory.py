@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -10,6 +10,8 @@ from numpy.typing import NDArray
 
 from dodona.engines.base import EXACT_DOUBLE, block_bound, empty_totals
 from dodona.engines.kernels import KERNELS, Vector
+from dodona.engines.lattice import Lattice
+from dodona.engines.reports import Pick, Respond, picked
 from dodona.query.program import Block, Program
 from dodona.query.schema import Schema
 
@@ -33,11 +35,17 @@ class MemoryEngine:
         sums = [empty_totals(block, self._rows) for block in program.blocks]
         largest = max(block_bound(block) for block in program.blocks)
         chunk = max(1, min(CHUNK, (EXACT_DOUBLE - 1) // largest))
+        lattices = {i: Lattice(block) for i, block in enumerate(program.blocks) if block.order is not None}
         for start in range(0, self._rows, chunk):
             vectors = self.run(program, start, min(start + chunk, self._rows))
             length = min(chunk, self._rows - start)
             for index, block in enumerate(program.blocks):
+                if index in lattices:
+                    lattices[index].add(vectors, _selected(block, vectors, length), length)
+                    continue
                 sums[index] += _block_sums(block, vectors, length).astype(np.int64).astype(sums[index].dtype)
+        for index, lattice in lattices.items():
+            sums[index] += lattice.totals()
         return np.concatenate(sums)
 
     def run(self, program: Program, start: int, stop: int) -> dict[int, Vector]:
@@ -57,6 +65,15 @@ class MemoryEngine:
                         vectors.pop(arg, None)
         return vectors
 
+    def reports(self, program: Program, pick: Pick, respond: Respond) -> Iterator[Any]:
+        """What ``respond`` makes of the picked rows, chunk by chunk (``reports.py``)."""
+        columns = {name: self._columns[name] for name in program.columns}
+        for start in range(0, self._rows, CHUNK):
+            stop = min(start + CHUNK, self._rows)
+            rows = pick(start, stop)
+            part = MemoryEngine(self.schema, picked(columns, start + rows), len(rows))
+            yield respond(part.run(program, 0, len(rows)), len(rows))
+
     def explain(self, program: Program) -> str:
         """One line: where, how many steps, how many passes."""
         columns, steps = len(program.columns), len(program.steps)
@@ -67,9 +84,9 @@ def _block_sums(block: Block, vectors: Mapping[int, Vector], length: int) -> NDA
     selected = _selected(block, vectors, length)
     columns = [np.broadcast_to(vectors[step][0], (length,)) for step in block.values]
     if block.gram:
-        points = np.stack(columns, axis=1)
-        points = points if selected is None else points[selected]
-        return np.asarray(points.T @ points)[np.triu_indices(len(columns))]
+        points = np.stack(columns)
+        points = points if selected is None else points[:, selected]
+        return np.asarray(points @ points.T)[np.triu_indices(len(columns))]
     if block.key is None:
         if selected is None:
             return np.array([column.sum() for column in columns])

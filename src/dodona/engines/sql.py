@@ -8,6 +8,7 @@ sub-selects by an optimiser and repeat their expressions; conditions stand in th
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -22,6 +23,7 @@ MOST_SUMS = 500  # sums in one statement
 
 # How often a template repeats each argument; all others write each argument once.
 _REPEATS = {"number": (2,), "sqrt": (2,), "finite": (2,), "least": (3, 3), "greatest": (3, 3), "bucket": (9,)}
+
 
 @dataclass(frozen=True)
 class Node:
@@ -88,7 +90,6 @@ class Nodes:
             return all(self._within(arg, low, high) for arg in node.args[-2:])
         return node.op == "number" and low <= 0 and high >= 1
 
-
     def _whole(self, index: int) -> bool:
         """Whether the value is whole by what it is, so that no truncation is needed."""
         node = self.nodes[index]
@@ -101,7 +102,7 @@ class Nodes:
 
 @dataclass(frozen=True)
 class Statement:
-    """One SELECT. Its columns: the row count, the key if any, then for each entry (block, offsets) its sums in order."""
+    """One SELECT. Its columns: the row count, the key if any, then for each (block, offsets) its sums in order."""
 
     text: str
     key: bool
@@ -136,8 +137,8 @@ class Compiled:
                 writes[arg] += times
         for block in self.program.blocks:
             for step in block.values:
-                writes[self._lowered.at[step]] += 2 if block.gram else 1
-            for step in (s for s in (block.where, block.key) if s is not None):
+                writes[self._lowered.at[step]] += 2 if block.gram or block.order is not None else 1
+            for step in (s for s in (block.where, block.key, block.weight) if s is not None):
                 writes[self._lowered.at[step]] += block.width
         depth: dict[int, int] = {}
         needs: dict[int, int] = {}  # the level from which a node's text can be read
@@ -211,9 +212,14 @@ class Compiled:
 
     def _terms(self, block: Block) -> list[str]:
         """What each total of the block sums, row by row."""
+        texts = [self._texts[self._lowered.at[step]] for step in block.values]
+        if block.order is not None:
+            weight = self.dialect.number(1.0) if block.weight is None else self._texts[self._lowered.at[block.weight]]
+            sizes = range(min(block.order, len(texts)) + 1)
+            sets = [chosen for size in sizes for chosen in itertools.combinations(texts, size)]
+            return [f"({' * '.join((weight, *chosen))})" for chosen in sets]
         if not block.gram:
             return [self._summand(step) for step in block.values]
-        texts = [self._texts[self._lowered.at[step]] for step in block.values]
         return [f"({x} * {y})" for i, x in enumerate(texts) for y in texts[i:]]
 
     def _summand(self, step: int) -> str:

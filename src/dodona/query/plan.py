@@ -29,7 +29,7 @@ from dodona.query.expr import Call, Expr, columns_of
 from dodona.query.program import Block, Builder, Program
 from dodona.query.reach import Reach
 from dodona.query.schema import Label, Schema
-from dodona.query.statistic import Features, Gate, Nearest, Outer, Partition, Query, Stack, Value
+from dodona.query.statistic import Features, Gate, Nearest, Outer, Partition, Products, Query, Stack, Value
 from dodona.query.typed import Value as Typed
 from dodona.query.typed import numeric
 from dodona.query.types import Type
@@ -134,7 +134,10 @@ class _Planner:
         self.public = frozenset(self.schema.public)
 
     def plan(self, query: Query, place: _Place) -> Reach:
-        return _KINDS[type(query)](self, query, place)
+        kind = _KINDS.get(type(query))
+        if kind is None:
+            raise BadQuery(f"{type(query).__name__} has no totals of its own: hand it to select().")
+        return kind(self, query, place)
 
     def is_public(self, expr: Expr) -> bool:
         return columns_of(expr) <= self.public
@@ -331,6 +334,21 @@ def _nearest(p: _Planner, query: Nearest, place: _Place) -> Reach:
     return reach if public else reach.parted()
 
 
+def _products(p: _Planner, query: Products, place: _Place) -> Reach:
+    """Each product is 0 or 1, so each coordinate of a row is within the range of the weight, and 0 is possible."""
+    if place.key is not None:
+        raise BadQuery("products cannot stand inside a partition: gate them, or add the cells to their conditions.")
+    conditions = [p.compiler.condition(condition) for condition in query.conditions]
+    bits = [p.scalar(numeric(p.build, condition), SUM_BITS) for condition in conditions]
+    weight = p.scalar(p.bounded(query.weight), SUM_BITS)
+    if not (weight.whole and weight.size <= 1):
+        raise BadQuery(f"the weight of products must be -1, 0 or 1. Got {query.weight}.")
+    block = Block(tuple(bit.step for bit in bits), 1, order=query.order, weight=weight.step)
+    share = p.weight(weight)
+    p.add(place, block, [_Coordinate(1.0, 0.0, share)] * block.width, (block.width,))
+    return Reach.scalar(min(weight.low, 0), max(weight.high, 0), share).times(block.width)
+
+
 def _rescaled(p: _Planner, step: int, own: int, bits: int) -> int:
     """The same whole steps counted on the common grid of all features and centres."""
     if own == bits:
@@ -347,6 +365,7 @@ _KINDS: dict[type, Callable[[_Planner, Any, _Place], Reach]] = {
     Features: _features,
     Outer: _outer,
     Nearest: _nearest,
+    Products: _products,
 }
 
 

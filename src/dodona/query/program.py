@@ -37,6 +37,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from dodona.query.subsets import subsets
+
 BOOLEAN_OPS = frozenset({"true", "false", "eq", "ne", "lt", "le", "and", "or", "not", "is_null"})
 
 
@@ -58,6 +60,8 @@ class Block:
     ``key``: a step that names the row's cell in 0..``cells``-1; a row whose key is NULL or outside falls in no cell.
     ``where``: a boolean step; rows where it is not true contribute nothing.
     ``gram``: sum the products of all pairs i <= j of values, instead of the values.
+    ``order``: sum the product of every set of 0..``order`` values (each 0 or 1), small sets first and each size in
+    lexicographic order (``subsets.py``), times the step ``weight`` (-1, 0 or 1; 1 if None). Never under a key.
     The result has ``cells`` rows (one without a key) of ``width`` totals, laid out row by row.
     """
 
@@ -67,11 +71,15 @@ class Block:
     cells: int = 1
     where: int | None = None
     gram: bool = False
+    order: int | None = None
+    weight: int | None = None
 
     @property
     def width(self) -> int:
         """Totals per cell."""
         k = len(self.values)
+        if self.order is not None:
+            return subsets(k, self.order)
         return k * (k + 1) // 2 if self.gram else k
 
 
@@ -91,7 +99,7 @@ class Program:
         """The steps the blocks read, each once, in order."""
         used: list[int] = []
         for block in self.blocks:
-            used += [*block.values, *(i for i in (block.key, block.where) if i is not None)]
+            used += [*block.values, *(i for i in (block.key, block.where, block.weight) if i is not None)]
         return tuple(dict.fromkeys(used))
 
 

@@ -13,9 +13,11 @@ from typing import Any
 
 from dodona.errors import BadQuery
 from dodona.query.expr import Call, Expr, Literal, expr_from_json
+from dodona.query.subsets import subsets
 from dodona.query.text import parsed
 
 MOST_PARTS = 100_000
+MOST_PRODUCTS = 2_000_000
 DEEPEST = 16
 
 
@@ -147,6 +149,38 @@ class Nearest(Query):
         return f"{self.of} BY the nearest of {len(self.centres)} centres to {self.features}"
 
 
+@dataclass(frozen=True)
+class Products(Query):
+    """The product of every set of at most ``order`` of the ``conditions``, each 0 or 1, times ``weight`` in -1, 0, 1.
+
+    Small sets first (the empty one is the weight alone), each size in lexicographic order. These are the sufficient
+    statistics of all functions of ``order`` conditions: sums over any conjunction are sums and differences of them.
+    """
+
+    conditions: tuple[Expr, ...]
+    weight: Expr
+    order: int
+
+    def __post_init__(self) -> None:
+        if not 1 <= len(self.conditions) <= 8192 or not 0 <= self.order <= 16:
+            raise BadQuery(
+                f"products must be of 1 to 8192 conditions, 0 to 16 at a time. "
+                f"Got {len(self.conditions)}, {self.order} at a time."
+            )
+        if subsets(len(self.conditions), self.order) > MOST_PRODUCTS:
+            raise BadQuery(
+                f"products must number at most {MOST_PRODUCTS:,}. {len(self.conditions)} conditions, {self.order} at a "
+                f"time, have {subsets(len(self.conditions), self.order):,}: take fewer columns, or a smaller order."
+            )
+
+    def to_json(self) -> dict[str, Any]:
+        conditions = [condition.to_json() for condition in self.conditions]
+        return {"products": {"conditions": conditions, "weight": self.weight.to_json(), "order": self.order}}
+
+    def __str__(self) -> str:
+        return f"{self.weight} times products of at most {self.order} of ({', '.join(map(str, self.conditions))})"
+
+
 def as_expr(question: str | Expr | float | bool) -> Expr:
     """Text, a number or an expression, as an expression."""
     if isinstance(question, str):
@@ -197,10 +231,12 @@ def query_from_json(data: Any, depth: int = 0) -> Query:
             ):
                 points = tuple(tuple(_real(x) for x in centre) for centre in centres)
                 return Nearest(_features(features), points, query_from_json(of, depth + 1))
+            case {"products": {"conditions": list(exprs), "weight": weight, "order": int(n), **e}, **r} if not e | r:
+                return Products(tuple(map(expr_from_json, exprs)), expr_from_json(weight), n)
     except TypeError:
         pass
     raise BadQuery(
-        "a query must be a value, stack, gate, partition, features, outer or nearest, as to_json writes them."
+        "a query must be a value, stack, gate, partition, features, outer, nearest or products, as to_json writes them."
     )
 
 

@@ -55,18 +55,21 @@ def rows_of(columns: Mapping[str, RawColumn]) -> list[dict[str, Any]]:
     return [{name: column.values[i] for name, column in columns.items()} for i in range(length)]
 
 
-def check_engine(make_engine: MakeEngine, examples: int = 100, queries: int = 3) -> None:
+def check_engine(make_engine: MakeEngine, examples: int = 100, queries: int = 3, shrink: bool = True) -> None:
     """Runs generated queries over generated hostile tables; raises AssertionError at the smallest disagreement.
 
     ``make_engine(schema, columns)`` returns an engine over the raw columns. Each example is one table with ``queries``
-    queries. Needs Hypothesis.
+    queries. A disagreement is made small before it is shown, unless ``shrink`` is false. Needs Hypothesis.
     """
-    from hypothesis import HealthCheck, given, note, reject, settings
+    from hypothesis import HealthCheck, Phase, given, note, reject, settings
     from hypothesis import strategies as st
 
     from dodona.testing.strategies import random_query, random_schema, random_table
 
-    @settings(max_examples=examples, deadline=None, database=None, suppress_health_check=list(HealthCheck))
+    phases = [Phase.generate, *([Phase.shrink] if shrink else [])]
+    every = list(HealthCheck)
+
+    @settings(max_examples=examples, deadline=None, database=None, suppress_health_check=every, phases=phases)
     @given(st.data())
     def agree(data: st.DataObject) -> None:
         schema = data.draw(random_schema())

@@ -6,6 +6,7 @@ import math
 from bisect import bisect_right
 from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
+from itertools import combinations
 from typing import Any
 
 from dodona.query.program import Block, Program, Step
@@ -45,7 +46,12 @@ def contribution(block: Block, cells: Sequence[Cell]) -> dict[int, int]:
         assert value is not None
         assert float(value).is_integer()
         values.append(int(value))
-    if block.gram:
+    if block.order is not None:
+        weight = 1.0 if block.weight is None else cells[block.weight]
+        sizes = range(min(block.order, len(values)) + 1)
+        sets = (chosen for size in sizes for chosen in combinations(values, size))
+        values = [int(weight or 0) * math.prod(chosen) for chosen in sets]
+    elif block.gram:
         values = [x * y for i, x in enumerate(values) for y in values[i:]]
     return {int(key) * block.width + i: value for i, value in enumerate(values)}
 
@@ -54,7 +60,8 @@ def _column(step: Step, row: Mapping[str, Any]) -> Cell:
     name, kind, *facts = step.constants
     raw, missing = row[name], facts[-1]
     value = {"category": _category, "flag": _flag}.get(kind, _ranged)(raw, kind, facts)
-    return missing if value is None else value
+    default: Cell = missing
+    return default if value is None else value
 
 
 def _category(raw: Any, kind: str, facts: Sequence[Any]) -> Cell:
@@ -76,10 +83,10 @@ def _ranged(raw: Any, kind: str, facts: Sequence[Any]) -> Cell:
 
 
 def _strict(function: Callable[..., Cell]) -> Callable[[Step, Sequence[Cell]], Cell]:
-    return lambda step, args: None if any(arg is None for arg in args) else function(*args)
+    return lambda _, args: None if any(arg is None for arg in args) else function(*args)
 
 
-def _times(a: float, b: float) -> float:
+def _times(a: float, b: float) -> Cell:
     return a * b  # Python's float product overflows to infinity, as IEEE does
 
 

@@ -17,7 +17,24 @@ HOSTILE_NUMBERS = (
     *(1e300, -1e300, 1.7976931348623157e308, -1.7976931348623157e308, float("inf"), float("-inf"), float("nan")),
     *(2.0**53, 2.0**53 + 2, -(2.0**53), 2.0**63, -(2.0**63), 2.0**64, 1e15 + 0.5, 4503599627370495.5),
 )
-HOSTILE_TEXTS = ("a", "A", "", " a", "a ", "'", '"', "'); DROP TABLE t; --", "é", "é", "🜁", "a,b", "\\", "%", "NULL", "nan")
+HOSTILE_TEXTS = (
+    "a",
+    "A",
+    "",
+    " a",
+    "a ",
+    "'",
+    '"',
+    "'); DROP TABLE t; --",
+    "é",
+    "é",
+    "🜁",
+    "a,b",
+    "\\",
+    "%",
+    "NULL",
+    "nan",
+)
 NAMES = ("x", "Y", "group", "a b", 'q"uote', "sélect", "v0", "r0", "f", "line", "';--")
 
 
@@ -40,8 +57,12 @@ def random_column(draw: st.DrawFn) -> Any:
         labels = draw(st.lists(st.sampled_from(HOSTILE_TEXTS), min_size=1, max_size=7, unique=True))
         return Category(*labels, missing=labels[0] if draw(optional) else None)
     if kind == "whole":
-        numbers = draw(st.lists(st.integers(-5, 5) | st.sampled_from([300, 2**53, -(2**31)]), min_size=1, max_size=7, unique=True))
+        numbers = draw(
+            st.lists(st.integers(-5, 5) | st.sampled_from([300, 2**53, -(2**31)]), min_size=1, max_size=7, unique=True)
+        )
         return Category(*numbers, missing=numbers[-1] if draw(optional) else None)
+    low: Any
+    high: Any
     if kind == "integer":
         low = draw(st.sampled_from([-(2**53), -1000, -3, 0, 1]) | st.integers(-100, 100))
         high = low + draw(st.sampled_from([1, 2, 10, 255, 2**30]))
@@ -59,10 +80,10 @@ def random_schema(draw: st.DrawFn, most: int = 4) -> Schema:
     return Schema({name: draw(random_column()) for name in names})
 
 
-def _fits(physical: str, value: Any) -> bool:
+def _fits(physical: str, value: int) -> bool:
     bits = int("".join(filter(str.isdigit, physical)))
     low, high = (0, 2**bits - 1) if physical.startswith("u") else (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1)
-    return low <= value <= high
+    return bool(low <= value <= high)
 
 
 @st.composite
@@ -75,7 +96,7 @@ def raw_column(draw: st.DrawFn, column: Any, rows: int) -> RawColumn:
         return RawColumn("text", values)
     kinds = ["float64", "float64", "float32", "int8", "int32", "int64", "uint64"]
     physical = draw(st.sampled_from([*kinds, *([] if isinstance(column, Category) else ["bool"])]))
-    ends = [*column.values] if isinstance(column, Category) else [0, 1]
+    ends: Any = [*column.values] if isinstance(column, Category) else [0, 1]
     ends = [column.low, column.high] if isinstance(column, Real | Integer) else ends
     if physical == "bool":
         near = st.booleans()
@@ -85,7 +106,9 @@ def raw_column(draw: st.DrawFn, column: Any, rows: int) -> RawColumn:
         near = st.sampled_from([float(e) for e in ends]).map(lambda x: _narrow(x, physical)) | inside
         near = near | st.sampled_from(HOSTILE_NUMBERS).map(lambda x: _narrow(x, physical)) | st.floats(width=width)
     else:
-        edges = [v for v in (*map(int, ends), -(2**63), 2**63 - 1, 2**64 - 1, 2**53 + 1, 0, 1, 2, 127) if _fits(physical, v)]
+        edges = [
+            v for v in (*map(int, ends), -(2**63), 2**63 - 1, 2**64 - 1, 2**53 + 1, 0, 1, 2, 127) if _fits(physical, v)
+        ]
         near = st.sampled_from(edges) | st.integers(0, 100)
     return RawColumn(physical, draw(st.lists(st.none() | near, min_size=rows, max_size=rows)))
 
@@ -116,7 +139,8 @@ class _Expressions:
     """Well-typed expressions over a schema."""
 
     def __init__(self, draw: st.DrawFn, schema: Schema) -> None:
-        self.draw, self.schema = draw, schema
+        self.draw: Any = draw
+        self.schema = schema
         self.numeric = [n for n, c in schema.items() if isinstance(c, Real | Integer)]
         self.listed = [n for n, c in schema.items() if isinstance(c, Category)]
         self.flags = [n for n, c in schema.items() if isinstance(c, Flag)]
@@ -128,10 +152,8 @@ class _Expressions:
         if depth <= 0 or self.draw(st.integers(0, 5)) == 0:
             constant = Literal(self.pick(CONSTANTS))
             return Column(self.pick(self.numeric)) if self.numeric and self.draw(st.integers(0, 4)) else constant
-        op = self.pick(
-            ["add", "sub", "mul", "div", "mod", "neg", "abs", "floor", "ceil", "sqrt", "exp", "ln", "power"]
-            + ["least", "greatest", "if", "coalesce", "bool", "dot", "bitand"]
-        )
+        ops = ("add", "sub", "mul", "div", "mod", "neg", "abs", "floor", "ceil", "sqrt", "exp", "ln", "power")
+        op = self.pick((*ops, "least", "greatest", "if", "coalesce", "bool", "dot", "bitand"))
         builders: dict[str, Callable[[], Expr]] = {
             "bool": lambda: self.boolean(depth - 1),
             "if": lambda: Call("if", (self.boolean(depth - 1), self.number(depth - 1), self.number_or_null(depth - 1))),
@@ -148,7 +170,9 @@ class _Expressions:
         return Literal(None) if self.draw(st.integers(0, 3)) == 0 else self.number(depth)
 
     def exponent(self, depth: int) -> Expr:
-        return Literal(self.pick([0.0, 0.5, 1.0, 2.0, 3.0, -1.0, 1.5])) if self.draw(st.booleans()) else self.number(depth)
+        return (
+            Literal(self.pick([0.0, 0.5, 1.0, 2.0, 3.0, -1.0, 1.5])) if self.draw(st.booleans()) else self.number(depth)
+        )
 
     def whole(self, depth: int) -> Expr:
         """In [0, 2^20], without a fraction."""

@@ -18,7 +18,7 @@ import numpy as np
 
 from dodona.answer import Answer, Bill, Numbers, Price, Selection, plain
 from dodona.engines.table import Table
-from dodona.errors import AnswerLost, LedgerError
+from dodona.errors import AnswerLost, LedgerError, Unsupported
 from dodona.mechanisms import Bits, SecureBits
 from dodona.oracle import Oracle, Request
 from dodona.privacy.budget import Budget
@@ -29,7 +29,7 @@ from dodona.query.plan import Plan, compile_query
 from dodona.query.schema import Schema
 from dodona.trust.atoms import Atoms
 from dodona.trust.noise import Noise, noise_for
-from dodona.trust.scores import Chooser, chooser_for, scores_of
+from dodona.trust.scores import Chooser, ballot_for, chooser_for
 
 Stored = TypeVar("Stored")
 
@@ -56,6 +56,12 @@ class Curator(Oracle):
     @classmethod
     def sharing(cls, table: Table, ledger: Ledger, *, analyst: str) -> Curator:
         """Another analyst on a ledger that is already open; the budget is the ledger's."""
+        about, atoms = ledger.genesis, Atoms(table.schema).count
+        if (about.neighbours, about.population, about.atoms) != (table.neighbours, table.population, atoms):
+            raise Unsupported(
+                f"a ledger is for one population: this one is for {about.population!r} under {about.neighbours}, "
+                f"not for {table.population!r} under {table.neighbours}."
+            )
         curator = cls.__new__(cls)
         curator._keep(table, ledger, analyst, SecureBits())
         return curator
@@ -125,16 +131,14 @@ class Curator(Oracle):
 
     def choose(self, request: Request, mechanism: str) -> Selection:
         """Price, charge, then score and choose."""
-        plan = compile_query(request.query, self.schema, level=True)
-        norms = plan.reach.under(self._table.neighbours)
-        effort = request.effort
-        chooser = chooser_for(plan, norms, effort, self._budget, self.rows, mechanism)
+        ballot, effort = ballot_for(request.query, self.schema, self._table.neighbours), request.effort
+        chooser = chooser_for(ballot, effort, self._budget, self.rows, mechanism)
+        plan = ballot.plan
 
         def compute(bill: Bill) -> Selection:
-            scores, unit = scores_of(plan, self._table.engine.totals(plan.program))
-            index = chooser.sample(scores, self._bits)
-            margin = chooser.error(plan.dimension, effort.confidence) * unit
-            what = f"candidate {index} of {plan.dimension}"
+            index = chooser.sample(ballot.tally(self._table.engine.totals(plan.program)), self._bits)
+            margin = chooser.error(ballot.count, effort.confidence) * ballot.unit
+            what = f"candidate {index} of {ballot.count}"
             return Selection(index, what, margin, effort.confidence, self.rows, bill)
 
         name = _chooser_name(chooser)

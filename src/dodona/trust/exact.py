@@ -11,7 +11,7 @@ from dodona.oracle import Oracle, Request
 from dodona.privacy.numbers import Number
 from dodona.query.plan import Plan, compile_query
 from dodona.query.schema import Schema
-from dodona.trust.scores import scores_of
+from dodona.trust.scores import ballot_for
 
 
 class Exact(Oracle):
@@ -69,9 +69,9 @@ class Exact(Oracle):
 
     def choose(self, request: Request, mechanism: str) -> Selection:  # noqa: ARG002 - nothing is random here
         """The candidate with the largest total; the first of equals."""
-        plan = self._plan(request)
-        scores, _ = scores_of(plan, self._table.engine.totals(plan.program))
-        index = max(range(len(scores)), key=lambda i: int(scores[i]))
+        ballot = ballot_for(request.query, self.schema, self._table.neighbours)
+        scores = ballot.tally(self._table.engine.totals(ballot.plan.program))
+        index = int(np.argmax(scores))
         return Selection(
             index, f"candidate {index} of {len(scores)}", 0.0, request.effort.confidence, self._rows, self._free
         )

@@ -7,6 +7,8 @@ The sensitivity of a score is the L-infinity reach of one row.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
@@ -17,8 +19,10 @@ from dodona.effort import Effort
 from dodona.errors import BadEffort, BadQuery, Unsupported
 from dodona.mechanisms import Exponential, PermuteAndFlip
 from dodona.privacy.budget import Budget
-from dodona.query.plan import Plan
-from dodona.query.reach import Norms
+from dodona.query.plan import Plan, compile_query
+from dodona.query.schema import Schema
+from dodona.query.scores import Scores
+from dodona.query.statistic import Query
 
 MOST_ROWS = 2**31  # assumed where the number of rows is private
 Chooser = PermuteAndFlip | Exponential
@@ -27,32 +31,53 @@ _CHOOSERS: dict[str, type[Chooser]] = {"permute-and-flip": PermuteAndFlip, "expo
 _RHO_DIVISOR = {"permute-and-flip": 2, "exponential": 8}
 
 
-def scores_of(plan: Plan, totals: NDArray[Any]) -> tuple[NDArray[Any], float]:
-    """Integer scores of all coordinates in steps of the finest grid, and what one such step is worth."""
-    finest = float(plan.units.min())
+@dataclass(frozen=True)
+class Ballot:
+    """What is chosen among: ``count`` candidates, whose integer scores in steps of ``unit`` ``tally`` makes of totals.
+
+    ``sensitivity``: how far one row moves any score, in steps; ``size``: the most it adds to one.
+    """
+
+    plan: Plan
+    count: int
+    unit: float
+    sensitivity: Fraction
+    size: Fraction
+    tally: Callable[[NDArray[Any]], NDArray[Any]]
+
+
+def ballot_for(query: Query, schema: Schema, neighbours: str) -> Ballot:
+    """The coordinates of a query, or the candidates of ``Scores`` (one row adds 0 or 1 to each)."""
+    if isinstance(query, Scores):
+        plan = compile_query(query.statistics(schema), schema, level=True)
+        one = Fraction(1)
+        return Ballot(plan, query.count(schema), 1.0, one, one, lambda totals: query.tally(schema, totals))
+    plan = compile_query(query, schema, level=True)
+    unit = float(plan.units.min())
+    sensitivity, size = (norms.linf / Fraction(unit) for norms in (plan.reach.under(neighbours), plan.reach.size))
+    return Ballot(plan, plan.dimension, unit, sensitivity, size, lambda totals: _on_one_grid(plan, totals, unit))
+
+
+def _on_one_grid(plan: Plan, totals: NDArray[Any], finest: float) -> NDArray[Any]:
     factors = plan.units / finest
     if np.all(factors == 1.0):
-        return totals, finest
-    return totals.astype(np.int64) * factors.astype(np.int64), finest
+        return totals
+    return totals.astype(np.int64) * factors.astype(np.int64)
 
 
-def chooser_for(plan: Plan, norms: Norms, effort: Effort, budget: Budget, rows: int | None, mechanism: str) -> Chooser:
+def chooser_for(ballot: Ballot, effort: Effort, budget: Budget, rows: int | None, mechanism: str) -> Chooser:
     """The named mechanism at this effort; "best" has the smaller predicted error, or cost at a tolerance."""
     if mechanism not in (*_CHOOSERS, "best"):
         raise BadEffort(f"mechanism must be best, {' or '.join(_CHOOSERS)}. Got {mechanism!r}.")
-    if norms.linf == 0:
+    if ballot.sensitivity == 0:
         raise Unsupported("no row can change these candidates: choose among them without an oracle.")
-    names = list(_CHOOSERS) if mechanism == "best" else [mechanism]
-    finest = Fraction(float(plan.units.min()))
-    if plan.reach.size.linf / finest * (rows or MOST_ROWS) >= 2**61:
+    if ballot.size * (rows or MOST_ROWS) >= 2**61:
         raise BadQuery("the candidates' ranges differ too much to be scored on one grid: scale them to similar ranges.")
-    sensitivity = norms.linf / finest
-    offers = [
-        _offer(name, plan.dimension, sensitivity, effort, budget, rows, float(plan.units.min())) for name in names
-    ]
+    names = list(_CHOOSERS) if mechanism == "best" else [mechanism]
+    offers = [_offer(name, ballot.count, ballot.sensitivity, effort, budget, rows, ballot.unit) for name in names]
     if effort.kind == "tolerance":
         return min(offers, key=lambda offer: budget.units(offer.cost()))
-    return min(offers, key=lambda offer: offer.error(plan.dimension, effort.confidence))
+    return min(offers, key=lambda offer: offer.error(ballot.count, effort.confidence))
 
 
 def _offer(

@@ -335,3 +335,10 @@ def test_two_analysts_share_one_lifetime(table):
         with pytest.raises(BudgetSpent):
             oracle.ask("smoker", epsilon="1/100")
     assert {entry.analyst for entry in first.ledger.entries() if entry.kind == "charge"} == {"ann", "bob"}
+
+
+def test_a_ledger_serves_one_population_only(table):
+    first = dd.Curator(table, dd.Budget(epsilon=1))
+    other = dd.Table({"x": np.arange(3.0)}, dd.Schema({"x": dd.Real(0, 3)}), name="other")
+    with pytest.raises(Unsupported, match="one population"):
+        dd.Curator.sharing(other, first.ledger, analyst="bob")

@@ -1,0 +1,203 @@
+"""Kearns' oracle STAT(p, tau) over any of ours: every statistical-query algorithm runs on it (SuLQ 4.5; Kearns 1998).
+
+``stat(oracle, "label", tau=0.01, queries=500)`` answers up to 500 predicates p(x, label), each by the fraction of rows
+where it is true, all of them within tau with probability ``confidence``. A batch that does not depend on earlier
+answers is asked as one vector (one ``Stack``), which costs less than its parts one by one under a pure budget's
+ledger rounding and needs one pass over the rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dodona.answer import Price
+from dodona.errors import BadEffort, BadQuery, Unsupported
+from dodona.oracle import Oracle
+from dodona.privacy.numbers import Number, exact
+from dodona.query.compiler import Compiler
+from dodona.query.expr import Call, Column, Expr, Literal
+from dodona.query.program import Builder
+from dodona.query.schema import Category, Flag, Label, Schema
+from dodona.query.statistic import Gate, Partition, Query, Stack, Value, as_query
+
+Predicate = str | Expr | Query
+
+
+@dataclass(frozen=True)
+class Estimates:
+    """``values``: a fraction in [0, 1] for each predicate, in order. ``tau``: all answers of the oracle that gave them
+    are within this of the truth, with its stated confidence.
+    """
+
+    values: NDArray[np.float64]
+    tau: float
+
+
+class Stat:
+    """STAT(p, tau) for at most ``queries`` predicates; use ``stat`` to make one.
+
+    Theorem 5 of SuLQ, mended (ERRATA 8). The paper repeats a query until the VARIANCE of the mean is tau; an error of
+    tau in all q answers with probability 1 - beta needs each within tau with probability 1 - beta/q (a union bound),
+    and repeating a query t times is one query at t times the cost. So each answer is asked once, with tolerance tau and
+    confidence 1 - beta/q: under Gaussian noise a cost of about rho = ln(2q/beta)/(n tau)^2 a predicate.
+    """
+
+    def __init__(
+        self,
+        oracle: Oracle,
+        target: Expr | None,
+        effort: dict[str, Fraction],
+        queries: int,
+        confidence: Fraction,
+    ) -> None:
+        self.oracle, self._target = oracle, target
+        self._effort, self.queries, self.confidence = effort, queries, confidence
+        self.asked = 0
+
+    @property
+    def schema(self) -> Schema:
+        """The public facts about the columns."""
+        return self.oracle.schema
+
+    @property
+    def label(self) -> Expr:
+        """The label of a row as a condition: true where the target has its positive value. Never NULL."""
+        if self._target is None:
+            raise BadQuery("this STAT oracle was made without a target. Give stat(..., target=) the column to learn.")
+        return self._target
+
+    @property
+    def left(self) -> int:
+        """How many predicates may still be asked."""
+        return self.queries - self.asked
+
+    def price(self, predicates: Predicate | Sequence[Predicate]) -> Price:
+        """What the batch would cost; nothing is charged or counted."""
+        return self._priced(_batch(predicates, self.schema))[1]
+
+    def ask(self, predicates: Predicate | Sequence[Predicate]) -> Estimates:
+        """The fractions of rows where each predicate is true: a condition, or a partition of conditions into cells.
+
+        A batch is one vector query. Clipping to [0, 1] is free and never moves an answer away from the truth.
+        """
+        query = _batch(predicates, self.schema)
+        effort, price = self._priced(query)
+        count = int(np.size(price.margin))
+        answer = self.oracle.ask(query, confidence=self._each(), **effort)  # type: ignore[arg-type]
+        self.asked += count
+        means = np.clip(np.atleast_1d(np.asarray(answer.mean, dtype=np.float64)).ravel(), 0.0, 1.0)
+        return Estimates(means, float(np.max(price.tolerance)))
+
+    def _priced(self, query: Query) -> tuple[dict[str, Fraction], Price]:
+        price = self.oracle.price(query, confidence=self._each(), **self._effort)
+        count = int(np.size(price.margin))
+        if count > self.left:
+            raise BadEffort(
+                f"this STAT oracle was made for {self.queries} queries, of which {self.left} are left. "
+                f"The batch has {count}. Make one with queries= for the whole algorithm."
+            )
+        effort = self._effort
+        if "share" in effort:  # a batch gets its part of the share, so that all answers have about one tau
+            effort = {"share": effort["share"] * count / self.queries}
+            price = self.oracle.price(query, confidence=self._each(), **effort)
+        elif np.max(price.tolerance) > float(effort["tolerance"]) * (1 + 1e-9):
+            raise Unsupported(
+                f"this oracle answers within {float(np.max(price.tolerance)):.3g} at best; tau must be at least that. "
+                f"Got tau = {float(effort['tolerance']):g}."
+            )
+        return effort, price
+
+    def _each(self) -> Fraction:
+        """The confidence of one answer, by a union bound over all that may be asked."""
+        return 1 - (1 - self.confidence) / self.queries
+
+
+def stat(
+    oracle: Oracle,
+    target: str | None = None,
+    *,
+    label: Label | None = None,
+    tau: Number | None = None,
+    share: Number | None = None,
+    queries: int,
+    confidence: Number = 0.95,
+) -> Stat:
+    """Kearns' oracle over ``oracle``, for at most ``queries`` predicates in all.
+
+    Exactly one of ``tau`` (every answer within tau; each batch is charged what that costs) and ``share`` (all of them
+    together cost at most this share of the oracle's whole budget; tau is what that buys, and comes with each answer).
+    With probability ``confidence`` no answer is off by more than its tau.
+
+    ``target``: the column of labels, for predicates p(x, label); ``Stat.label`` is then the condition that it has the
+    value ``label`` (the last of its listed values unless one is named).
+    """
+    if isinstance(queries, bool) or not isinstance(queries, int) or queries < 1:
+        raise BadEffort(f"queries must be a whole number of at least 1. Got {queries!r}.")
+    if (tau is None) == (share is None):
+        raise BadEffort("exactly one of tau= and share= must be given.")
+    if oracle.rows is None:
+        raise BadEffort("a fraction of the rows needs a public number of rows: state Table(..., rows=...).")
+    sure = exact(confidence, "confidence", least=Fraction(1, 100), most=1 - Fraction(1, 10**9))
+    name, given = ("tolerance", tau) if share is None else ("share", share)
+    wanted = None if target is None else positive(oracle.schema, target, label)
+    effort = {name: exact(given, "tau" if share is None else "share", most=Fraction(1))}
+    return Stat(oracle, wanted, effort, queries, sure)
+
+
+def positive(schema: Schema, target: str, label: Label | None = None) -> Expr:
+    """The condition "the row's target is ``label``"; the last of two listed values unless one is named."""
+    own = schema.find(target)
+    if own is None:
+        raise BadQuery(f"{target!r} is not a column. Columns: {', '.join(schema)}.")
+    column = schema[own]
+    if not isinstance(column, Category | Flag):
+        raise BadQuery(f"a target must have listed values; {own!r} is a number.")
+    values: tuple[Label, ...] = column.values if isinstance(column, Category) else (False, True)
+    wanted = values[-1] if label is None else label
+    if wanted not in values:
+        raise BadQuery(f"{wanted!r} is not a value of {own!r}.")
+    literal = Literal(wanted if isinstance(wanted, str | bool) else float(wanted))
+    is_label: Expr = Column(own) if wanted is True else Call("eq", (Column(own), literal))
+    return Call("coalesce", (is_label, Literal(False)))
+
+
+def _batch(predicates: Predicate | Sequence[Predicate], schema: Schema) -> Query:
+    several = not isinstance(predicates, str | Query) and isinstance(predicates, Sequence)
+    listed: Any = predicates if several else [predicates]
+    if not listed:
+        raise BadQuery("at least one predicate must be asked.")
+    parts = tuple(as_query(predicate) for predicate in listed)
+    for part in parts:
+        _require_predicate(part, schema)
+    return parts[0] if len(parts) == 1 else Stack(parts)
+
+
+def _require_predicate(query: Query, schema: Schema) -> None:
+    """STAT is asked of 0/1 functions: a condition, restricted to or counted by conditions."""
+    check = _CHECKS.get(type(query))
+    if check is None:
+        raise BadQuery("STAT takes conditions, and partitions, gates and stacks of conditions.")
+    check(query, schema)
+
+
+def _condition(query: Value, schema: Schema) -> None:
+    Compiler(schema, Builder()).condition(query.expr)
+
+
+def _inner(query: Gate | Partition, schema: Schema) -> None:
+    _require_predicate(query.of, schema)
+
+
+def _parts(query: Stack, schema: Schema) -> None:
+    for part in query.parts:
+        _require_predicate(part, schema)
+
+
+_CHECKS: dict[type, Callable[[Any, Schema], None]] = {Value: _condition, Gate: _inner, Partition: _inner, Stack: _parts}
+COUNT = Value(Literal(True))

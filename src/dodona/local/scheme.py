@@ -1,0 +1,208 @@
+"""A scheme: how each row answers one question with one report, and how reports become the answer.
+
+``scheme_for`` reads the question's structure and picks randomisers by predicted variance: numbers side by side form a
+box, a partition reports its cell, products of signs are seen as parities of few bits, and where the whole vector is
+short compared with its box it is reported as a direction. A row answers ONE group, drawn in public with fixed odds; the
+odds minimise the sum of the relative variances.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import lru_cache
+
+import numpy as np
+
+from dodona.concepts.bits import Recognised, characters_of
+from dodona.local.cells import Cells
+from dodona.local.groups import Ball, Box, Floats, Group, Number, Signs, box_response
+from dodona.local.holdings import Holdings, Whole, ranges, weight_range
+from dodona.local.monomials import Monomials
+from dodona.mechanisms.bits import Bits, below
+from dodona.mechanisms.bounded_laplace import BoundedLaplace
+from dodona.mechanisms.characters import CharacterResponse
+from dodona.mechanisms.direction import DirectionResponse
+from dodona.privacy.cost import Cost
+from dodona.query.plan import Plan, compile_query
+from dodona.query.program import Block, Program
+from dodona.query.schema import Schema
+from dodona.query.statistic import Query, Stack, Value
+
+VERSION = 1
+ODDS = 1 << 16
+_MOST_DIRECTION_WORK = 1 << 14  # normals a row may have to draw
+
+
+@dataclass(frozen=True, eq=False)
+class Scheme:
+    """``plan``: the answer's layout. ``program``: what a row computes. ``odds[g]`` of ODDS rows answer ``groups[g]``."""
+
+    query: Query
+    plan: Plan
+    program: Program
+    epsilon: Fraction
+    groups: tuple[Group, ...]
+    odds: tuple[int, ...]
+
+    @property
+    def name(self) -> str:
+        """The randomisers, in words."""
+        return " | ".join(dict.fromkeys(group.name for group in self.groups))
+
+    @property
+    def fingerprint(self) -> str:
+        """Names question, epsilon and version: reports of another scheme do not fit it."""
+        text = json.dumps(
+            [VERSION, self.query.to_json(), str(self.epsilon), self.name, self.odds], sort_keys=True, default=str
+        )
+        return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+    def cost(self) -> Cost:
+        """Pure epsilon for each row that answers: the group is public, its report is one randomiser's."""
+        return Cost.pure(self.epsilon)
+
+    def respond(self, held: Holdings, bits: Bits) -> list[tuple[int, Whole]]:
+        """Each row's group and report: (group, reports) for each group, rows in any order."""
+        edges = np.cumsum(self.odds)
+        drawn = below(ODDS, held.length, bits) if len(self.groups) > 1 else np.zeros(held.length, dtype=np.int64)
+        which = np.searchsorted(edges, drawn, side="right")
+        return [
+            (index, group.respond(held, np.flatnonzero(which == index).astype(np.int64), bits))
+            for index, group in enumerate(self.groups)
+        ]
+
+    def tallies(self, reports: Sequence[tuple[int, Whole]]) -> list[Whole]:
+        """One tally for each group."""
+        empty = [np.zeros((0, group.fields), dtype=np.int64) for group in self.groups]
+        for index, listed in reports:
+            empty[index] = np.concatenate([empty[index], listed]) if len(empty[index]) else listed
+        return [group.tally(listed) for group, listed in zip(self.groups, empty, strict=True)]
+
+    def means(self, tallies: Sequence[Whole]) -> Floats:
+        """The estimated mean contribution of a row, in the plan's flat layout and steps."""
+        out = np.zeros(self.plan.dimension)
+        for group, tally in zip(self.groups, tallies, strict=True):
+            out[group.places] = group.means(tally)
+        return out
+
+    def variances(self, reports: int, people: int) -> tuple[Floats, Floats]:
+        """(expected, worst) variances of ``means`` when ``reports`` of ``people`` rows answer."""
+        expected, worst = np.zeros(self.plan.dimension), np.zeros(self.plan.dimension)
+        for group, odds in zip(self.groups, self.odds, strict=True):
+            expected[group.places], worst[group.places] = group.variances(reports * odds // ODDS, people)
+        return expected, worst
+
+    def jumps(self, reports: int) -> Floats:
+        """The most one report can move each mean."""
+        out = np.zeros(self.plan.dimension)
+        for group, odds in zip(self.groups, self.odds, strict=True):
+            out[group.places] = group.jumps(reports * odds // ODDS)
+        return out
+
+
+@lru_cache(maxsize=256)
+def scheme_for(query: Query, schema: Schema, epsilon: Fraction) -> Scheme:
+    """The scheme of least predicted variance for one report of this epsilon on this question."""
+    plan = compile_query(query, schema, level=False)
+    weights = _weights(plan)
+    recognised = characters_of(query)
+    if recognised is not None and max(map(len, recognised[1])) > 1:
+        return _signs(query, schema, plan, recognised, epsilon)
+    structured = _structured(query, plan, weights, epsilon)
+    offers = [structured, *_ball(query, plan, weights, epsilon), *_number(query, plan, epsilon)]
+    return min(offers, key=lambda offer: float((offer.variances(10**6, 10**6)[0] / weights**2).sum()))
+
+
+def _weights(plan: Plan) -> Floats:
+    weights = np.ones(plan.dimension)
+    for weight, places in plan.places.items():
+        weights[places] = float(weight)
+    return weights
+
+
+def _signs(query: Query, schema: Schema, plan: Plan, found: Recognised, epsilon: Fraction) -> Scheme:
+    """Rows compute the conditions, never the characters."""
+    conditions, masks, scales = found
+    bits = compile_query(Stack(tuple(map(Value, conditions))), schema, level=False)
+    (block,) = bits.program.blocks
+    order = max(map(len, masks))
+    sizes = np.array(scales) / plan.units
+    wanted = [sum(s * s for s, m in zip(scales, masks, strict=True) if len(m) == j) for j in range(1, order + 1)]
+    response = CharacterResponse.plan(len(conditions), wanted, epsilon)
+    places = np.arange(plan.dimension)
+    group = Signs(places, block, masks, sizes, response)
+    return Scheme(query, plan, bits.program, epsilon, (group,), (ODDS,))
+
+
+def _structured(query: Query, plan: Plan, weights: Floats, epsilon: Fraction) -> Scheme:
+    program, starts = plan.program, _starts(plan.program)
+    flat = [i for i, block in enumerate(program.blocks) if block.key is None and block.order is None]
+    groups: list[Group] = [
+        Monomials.best(_places(block, starts[i]), block, *weight_range(program, block), epsilon)
+        for i, block in enumerate(program.blocks)
+        if block.order is not None
+    ]
+    if flat:
+        ends = [end for i in flat for end in ranges(program, program.blocks[i])]
+        places = np.concatenate([_places(program.blocks[i], starts[i]) for i in flat])
+        low, high = (np.array(side, dtype=np.int64) for side in zip(*ends, strict=True))
+        blocks = tuple(program.blocks[i] for i in flat)
+        groups.append(Box(places, blocks, low, high, box_response(int((high > low).sum()), epsilon)))
+    keyed: dict[tuple[int | None, int, int | None], list[int]] = {}
+    for i, block in enumerate(program.blocks):
+        if block.key is not None:
+            keyed.setdefault((block.key, block.cells, block.where), []).append(i)
+    for members in keyed.values():
+        ends = [end for i in members for end in ranges(program, program.blocks[i])]
+        places = np.concatenate([_places(program.blocks[i], starts[i]) for i in members])
+        low, high = (np.array(side, dtype=np.int64) for side in zip(*ends, strict=True))
+        groups.append(Cells.best(places, tuple(program.blocks[i] for i in members), low, high, epsilon))
+    return Scheme(query, plan, program, epsilon, tuple(groups), _odds(groups, weights))
+
+
+def _odds(groups: Sequence[Group], weights: Floats) -> tuple[int, ...]:
+    """Proportional to the root of each group's total relative variance: minimises sum_g V_g / odds_g."""
+    roots = [math.sqrt(float((g.variances(10**6, 10**6)[0] / weights[g.places] ** 2).sum())) for g in groups]
+    if not sum(roots):
+        roots = [1.0] * len(groups)
+    shares = [max(int(root / sum(roots) * ODDS), 0 if root == 0 else 1) for root in roots]
+    shares[int(np.argmax(shares))] += ODDS - sum(shares)
+    return tuple(shares)
+
+
+def _starts(program: Program) -> list[int]:
+    sizes = [block.cells * block.width for block in program.blocks]
+    return [sum(sizes[:i]) for i in range(len(sizes))]
+
+
+def _places(block: Block, start: int) -> np.ndarray[tuple[int], np.dtype[np.intp]]:
+    return np.arange(start, start + block.cells * block.width)
+
+
+def _ball(query: Query, plan: Plan, weights: Floats, epsilon: Fraction) -> list[Scheme]:
+    """The whole vector as a direction, where a row can afford to draw its candidates."""
+    most = _MOST_DIRECTION_WORK // plan.dimension
+    radius = math.sqrt(float(plan.reach.size.l2_squared))
+    latticed = any(block.order is not None for block in plan.program.blocks)
+    if most < 2 or plan.dimension < 2 or radius == 0 or latticed:
+        return []
+    response = DirectionResponse.best(epsilon, most)
+    group = Ball(np.arange(plan.dimension), plan.program.blocks, weights, radius, response)
+    return [Scheme(query, plan, plan.program, epsilon, (group,), (ODDS,))]
+
+
+def _number(query: Query, plan: Plan, epsilon: Fraction) -> list[Scheme]:
+    """Laplace noise, for a single number only."""
+    (block, *more) = plan.program.blocks
+    if more or block.key is not None or block.order is not None or plan.dimension > 1:
+        return []
+    ((low, high),) = ranges(plan.program, block)
+    if low == high:
+        return []
+    group = Number(np.arange(1), block, low, high, BoundedLaplace(high - low, epsilon))
+    return [Scheme(query, plan, plan.program, epsilon, (group,), (ODDS,))]

@@ -1,0 +1,43 @@
+"""Sets of at most ``order`` things out of k, numbered: small sets first, each size in lexicographic order.
+
+The number of the set {a_1 < ... < a_j} of {0, ..., k-1} among those of its size is
+C(k, j) - 1 - sum_t C(k - 1 - a_t, j - t + 1), t = 1..j (the combinatorial number system).
+"""
+
+from __future__ import annotations
+
+import math
+from functools import lru_cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+Indices = NDArray[np.int64]
+
+
+def subsets(k: int, order: int) -> int:
+    """How many sets of 0..``order`` out of ``k``."""
+    return sum(math.comb(k, size) for size in range(min(order, k) + 1))
+
+
+@lru_cache(maxsize=32)
+def _choose(k: int, order: int) -> Indices:
+    """Pascal's triangle: row n, column r."""
+    return np.array([[math.comb(n, r) for r in range(order + 1)] for n in range(k + 1)], dtype=np.int64)
+
+
+def set_numbers(members: Indices, k: int) -> Indices:
+    """The numbers of sets given along the last axis: ascending members, with -1 anywhere for "none"."""
+    slots = members.shape[-1]
+    choose = _choose(k, max(slots, 1))
+    taken = members >= 0
+    size = taken.sum(axis=-1)
+    before = np.array([subsets(k, j - 1) if j else 0 for j in range(slots + 1)], dtype=np.int64)
+    number = before[size] + choose[k, size] - 1
+    remaining = size.copy()  # members from here on
+    for slot in range(slots):
+        here = taken[..., slot]
+        place = np.where(here, k - 1 - members[..., slot], 0)
+        number -= np.where(here, choose[place, remaining], 0)
+        remaining -= here
+    return np.asarray(number)

@@ -1,0 +1,156 @@
+"""``Plan.reach`` bounds what one row can do, over all pairs of rows of small domains; it is not loose."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Sequence
+from fractions import Fraction
+from typing import Any
+
+import pytest
+
+from dodona.query.plan import Plan, compile_query
+from dodona.query.reach import Norms, Reach
+from dodona.query.schema import Category, Flag, Integer, Real, Schema
+from dodona.query.statistic import (
+    Features,
+    Gate,
+    Nearest,
+    Outer,
+    Partition,
+    Query,
+    Stack,
+    Value,
+    as_expr,
+    bucket,
+    linear,
+)
+from dodona.testing.reference import contribution, row_values
+
+SCHEMA = Schema(
+    {
+        "x": Integer(-2, 3),
+        "y": Real(0.5, 1.5),
+        "g": Category("a", "b", "c"),
+        "f": Flag(),
+        "p": Category("u", "v", public=True),
+    }
+)
+DOMAIN: dict[str, Sequence[Any]] = {
+    "x": (None, -2, 0, 3),
+    "y": (None, 0.5, 1.0, 1.5),
+    "g": (None, "a", "b"),
+    "f": (None, True, False),
+    "p": (None, "u", "v"),
+}
+
+
+def V(text: str) -> Value:  # noqa: N802
+    return Value(as_expr(text))
+
+
+X, Y = as_expr("x"), as_expr("y")
+BOX, BALL = Features((X, Y)), Features((X, Y), 2.0)
+QUERIES: dict[str, Query] = {
+    "count": V("x > 0"),
+    "integer": V("x"),
+    "real": V("y"),
+    "product": V("x * y"),
+    "away from 0": V("COALESCE(x, 3) + 10"),
+    "constant": V("1"),
+    "stack": Stack((V("x"), V("y"), V("f"))),
+    "nested stack": Stack((Stack((V("x"), V("y"))), Gate(as_expr("f"), V("y + 1")))),
+    "gate": Gate(as_expr("f"), V("COALESCE(y, 1) + 1")),
+    "partition": Partition(as_expr("g"), V("1")),
+    "partition of a sum": Partition(as_expr("g"), V("COALESCE(x, 3) + 4")),
+    "partition of a stack": Partition(as_expr("f"), Stack((V("1"), V("x")))),
+    "partition of a partition": Partition(as_expr("g"), Partition(as_expr("f"), V("x"))),
+    "buckets": Partition(bucket("x", [-2.0, 0.0, 3.0]), V("y")),
+    "gate in partition": Partition(as_expr("g"), Gate(as_expr("f"), V("y"))),
+    "partition in gate": Gate(as_expr("f"), Partition(as_expr("g"), V("y"))),
+    "public gate": Gate(as_expr("p = 'u'"), V("COALESCE(y, 1) + 1")),
+    "public partition": Partition(as_expr("p"), V("COALESCE(y, 1) + 1")),
+    "mixed gate": Gate(as_expr("p = 'u' AND f"), V("COALESCE(y, 1) + 1")),
+    "box": BOX,
+    "ball": BALL,
+    "small ball": Features((X, Y), 0.3),
+    "outer": Outer(BOX),
+    "outer in a ball": Outer(BALL),
+    "outer by group": Partition(as_expr("g"), Outer(BOX)),
+    "gated outer": Gate(as_expr("f"), Outer(BALL)),
+    "nearest": Nearest(BOX, ((0.0, 0.0), (2.0, 1.0), (-1.0, 1.0)), Stack((V("1"), BOX))),
+    "linear": linear(["x", "y"], [0.5, -2.0]),
+    "stacked kinds": Stack((Partition(as_expr("g"), V("1")), Outer(BOX), V("x"))),
+}
+TIGHT = ("count", "integer", "real", "constant", "away from 0", "stack", "partition", "gate", "public partition", "box")
+
+
+def vectors(plan: Plan) -> Iterator[tuple[Any, list[Fraction]]]:
+    """(public part of the row, its contribution in units of the weights) for every row of the domain."""
+    columns = plan.program.columns
+    weights = {int(i): weight for weight, places in plan.places.items() for i in places}
+    for cells in itertools.product(*(DOMAIN[name] for name in columns)):
+        row = dict(zip(columns, cells, strict=True))
+        values = row_values(plan.program, row)
+        vector: list[Fraction] = []
+        start = 0
+        for block in plan.program.blocks:
+            length = block.cells * block.width
+            added = contribution(block, values)
+            vector += [Fraction(added.get(i, 0)) / weights[start + i] for i in range(length)]
+            start += length
+        yield row.get("p"), vector
+
+
+def norms(vector: Sequence[Fraction]) -> Norms:
+    return Norms(sum(map(abs, vector)), sum(v * v for v in vector), max(map(abs, vector)))  # type: ignore[arg-type]
+
+
+def worst(found: Sequence[Norms]) -> Norms:
+    return Norms(max(n.l1 for n in found), max(n.l2_squared for n in found), max(n.linf for n in found))
+
+
+def brute(plan: Plan) -> Reach:
+    """The largest contribution, and the largest change between two rows with the same public part."""
+    distinct = {(public, tuple(vector)) for public, vector in vectors(plan)}
+    size = worst([norms(v) for _, v in distinct])
+    pairs = itertools.combinations_with_replacement(sorted(distinct, key=repr), 2)
+    same = ([s - t for s, t in zip(a, b, strict=True)] for (p, a), (q, b) in pairs if p == q)
+    return Reach(size, worst([norms(v) for v in same]))
+
+
+def within(true: Norms, claimed: Norms) -> bool:
+    return true.l1 <= claimed.l1 and true.l2_squared <= claimed.l2_squared and true.linf <= claimed.linf
+
+
+@pytest.mark.parametrize("level", [True, False], ids=["level", "balanced"])
+@pytest.mark.parametrize("name", QUERIES)
+def test_reach_bounds_every_pair_of_rows(name: str, level: bool) -> None:
+    plan = compile_query(QUERIES[name], SCHEMA, level=level)
+    true = brute(plan)
+    assert within(true.size, plan.reach.under("add-remove"))
+    assert within(true.change, plan.reach.under("replace"))
+
+
+@pytest.mark.parametrize("name", TIGHT)
+def test_reach_is_tight_for_simple_kinds(name: str) -> None:
+    plan = compile_query(QUERIES[name], SCHEMA, level=True)
+    true = brute(plan)
+    assert true.size == plan.reach.size
+    assert true.change == plan.reach.change
+
+
+@pytest.mark.parametrize(
+    ("rule", "wrong", "query"),
+    [
+        ("parted", lambda self: self, "partition"),
+        ("gated", lambda self: self, "gate"),
+        ("stack", staticmethod(lambda parts: next(iter(list(parts)))), "nested stack"),
+        ("in_ball", lambda self, radius, d: Reach(Norms.ball(radius * radius / 4, d), self.change), "ball"),
+    ],
+)
+def test_a_planted_wrong_rule_is_caught(rule: str, wrong: Any, query: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Reach, rule, wrong)
+    plan = compile_query(QUERIES[query], SCHEMA, level=False)
+    true = brute(plan)
+    assert not (within(true.size, plan.reach.size) and within(true.change, plan.reach.change))

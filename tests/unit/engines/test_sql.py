@@ -1,0 +1,136 @@
+"""The compiled SQL: its shape, its quoting, its size, and both ways of running it."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import duckdb
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from dodona.engines import duckdb as duckdb_engine
+from dodona.engines.dialect import Dialect
+from dodona.engines.duckdb import DuckDBEngine
+from dodona.engines.table import Table
+from dodona.query.expr import Column
+from dodona.query.plan import compile_query
+from dodona.query.schema import Category, Integer, Real, Schema
+from dodona.query.statistic import Features, Nearest, Outer, Partition, Query, Stack, Value, as_expr, bucket
+
+SCHEMA = Schema({f"x{i}": Real(-1, 1) for i in range(6)} | {"n": Integer(0, 9)})
+
+
+@pytest.fixture(scope="module")
+def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    generator = np.random.default_rng(1)
+    columns = {f"x{i}": generator.normal(0, 1, 5000) for i in range(6)} | {"n": generator.integers(-2, 12, 5000)}
+    columns["x0"][::7] = np.nan
+    file = tmp_path_factory.mktemp("rows") / "rows.parquet"
+    pq.write_table(pa.table(columns), file)
+    return file
+
+
+def both(path: Path, query: Query) -> tuple[str, list[int], list[int]]:
+    program = compile_query(query, SCHEMA, level=False).program
+    file, memory = DuckDBEngine(path, SCHEMA), Table(pq.read_table(path), SCHEMA).engine
+    return file.explain(program), list(map(int, file.totals(program))), list(map(int, memory.totals(program)))
+
+
+def test_literals_are_exact() -> None:
+    generator = np.random.default_rng(3)
+    doubles = [float(x) for x in generator.integers(0, 2**63, 300).view(np.float64) if math.isfinite(x)]
+    doubles += [0.1, -0.1, 5e-324, 1.7976931348623157e308, -0.0, 1e22, 1e23, 2.0**53 + 2]
+    listed = ", ".join(map(Dialect().number, doubles))
+    assert list(duckdb.sql(f"SELECT {listed}").fetchall()[0]) == doubles
+
+
+def test_one_statement_for_a_stack(path: Path) -> None:
+    text, found, expected = both(path, Stack(tuple(Value(Column(name)) for name in SCHEMA)))
+    assert found == expected
+    assert text.count(";") == 1
+    assert "WHERE" not in text
+
+
+def test_shared_steps_are_written_once(path: Path) -> None:
+    text, found, expected = both(path, Value(as_expr("EXP(x1 * 600) / 1e290 + EXP(EXP(x2))")))
+    assert found == expected
+    assert len(text) < 20_000
+
+
+def test_one_statement_for_each_key(path: Path) -> None:
+    edges = [-1.0, -0.5, 0.0, 0.25, 1.0]
+    parts = (Partition(Column("n"), Value(Column("x1"))), Partition(bucket("x1", edges), Value(Column("x2"))))
+    text, found, expected = both(path, Stack((*parts, Value(Column("x3")))))
+    assert found == expected
+    assert text.count(";") == 3
+
+
+@pytest.mark.parametrize("most", [1, 10_000], ids=["streamed", "sql"])
+def test_streaming_and_sql_agree(most: int, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(duckdb_engine, "MOST_PRODUCTS", most)
+    monkeypatch.setattr(duckdb_engine, "BATCH", 999)
+    features = Features(tuple(Column(f"x{i}") for i in range(6)))
+    centres = tuple(tuple(0.1 * i * j for j in range(6)) for i in range(7))
+    for query in (Outer(features), Nearest(features, centres, Stack((Value(as_expr("1")), features)))):
+        text, found, expected = both(path, query)
+        assert found == expected
+        assert text.startswith("duckdb: batches") == (most == 1)
+
+
+def test_streaming_without_arrow(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(duckdb_engine, "MOST_SUMS", 1)
+    query = Stack((Value(as_expr("x0")), Value(as_expr("n > 3 AND x1 > 0"))))
+    expected = both(path, query)[2]
+    monkeypatch.setitem(__import__("sys").modules, "pyarrow", None)
+    program = compile_query(query, SCHEMA, level=False).program
+    assert list(DuckDBEngine(path, SCHEMA).totals(program)) == expected
+
+
+def test_very_deep_expressions_are_streamed(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(duckdb_engine, "DEEPEST", 20)
+    text = "x1"
+    for _ in range(12):
+        text = f"LN(2 + ABS({text}))"
+    explained, found, expected = both(path, Value(as_expr(text)))
+    assert found == expected
+    assert explained.startswith("duckdb: batches")
+
+
+def test_wide_integers_where_doubles_would_round(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(duckdb_engine, "EXACT_DOUBLE", 1)
+    query = Stack((Value(Column("x1")), Outer(Features((Column("x1"), Column("n"))))))
+    _, found, expected = both(path, query)
+    assert found == expected
+
+
+def test_more_sums_than_one_statement_holds(path: Path) -> None:
+    query = Stack(tuple(Value(as_expr(f"x1 > {i / 2000}")) for i in range(1100)))
+    text, found, expected = both(path, query)
+    assert found == expected
+    assert text.count(";") == 3
+
+
+@pytest.mark.parametrize("count", [2, 40, 3000])
+def test_labels_may_hold_anything(count: int, tmp_path: Path) -> None:
+    odd = ["'); DROP TABLE t; --", '"', "a\x00b", "a", "é", "\ud800", "line\nbreak", ""]
+    labels = (odd + [f"label {i}" for i in range(count)])[: max(count, len(odd))]
+    schema = Schema({"g": Category(*labels)})
+    storable = [label for label in labels if label != "\ud800"]
+    rows = pa.table({"g": [*storable, "other", None, "A"]})
+    pq.write_table(rows, tmp_path / "g.parquet")
+    program = compile_query(Partition(Column("g"), Value(as_expr("1"))), schema, level=False).program
+    for source in (rows, tmp_path / "g.parquet"):
+        assert list(Table(source, schema).engine.totals(program)) == [int(label != "\ud800") for label in labels]
+
+
+def test_whole_labels_by_the_thousand(tmp_path: Path) -> None:
+    labels = [*range(-500, 500), 2**53 + 1, 2**63 - 1]
+    schema = Schema({"g": Category(*labels)})
+    rows = pa.table({"g": pa.array([*labels, 700, None, 2**53], pa.int64())})
+    pq.write_table(rows, tmp_path / "g.parquet")
+    program = compile_query(Partition(Column("g"), Value(as_expr("1"))), schema, level=False).program
+    for source in (rows, tmp_path / "g.parquet"):
+        assert set(Table(source, schema).engine.totals(program)) == {1}
