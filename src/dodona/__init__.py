@@ -45,6 +45,7 @@ _HOMES = {
     "trust.curator": ("Curator",),
     "trust.exact": ("Exact",),
 }
+_ROOMS = frozenset({"audit", "bounds", "concepts", "errors", "learn", "local", "release"})
 _HOME = {name: home for home, names in _HOMES.items() for name in names}
 
 __all__ = [
@@ -79,10 +80,12 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     """Rooms are opened when first entered, so that ``import dodona`` stays fast."""
+    if name in _ROOMS:
+        return importlib.import_module(f"dodona.{name}")
     if name not in _HOME:
         raise AttributeError(f"module 'dodona' has no attribute {name!r}")
     return getattr(importlib.import_module(f"dodona.{_HOME[name]}"), name)
 
 
 def __dir__() -> list[str]:
-    return [*__all__, "__version__"]
+    return [*__all__, *sorted(_ROOMS), "__version__"]

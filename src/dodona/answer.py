@@ -159,6 +159,29 @@ class Price:
 
 
 @dataclass(frozen=True)
+class Finding:
+    """What a procedure came back with: ``value``, plain data as the procedure says."""
+
+    value: Any
+    question: str
+    rows: int | None
+    cost: Bill
+
+    def __str__(self) -> str:
+        return f"{self.question}: {self.value}, {self.cost}"
+
+    def to_json(self) -> str:
+        """One line of JSON; ``from_json`` is the inverse."""
+        return json.dumps({**vars(self), "cost": vars(self.cost)}, allow_nan=False)
+
+    @staticmethod
+    def from_json(text: str) -> Finding:
+        """The inverse of ``to_json``."""
+        data = json.loads(text)
+        return Finding(**{**data, "cost": Bill(**data["cost"])})
+
+
+@dataclass(frozen=True)
 class Selection:
     """A private choice: ``index`` of the candidate whose total is about the largest.
 

@@ -10,16 +10,21 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from dodona.answer import Answer, Price, Selection
+from dodona.answer import Answer, Finding, Price, Selection
 from dodona.effort import Effort
-from dodona.errors import BadQuery
+from dodona.errors import BadQuery, Unsupported
 from dodona.privacy.numbers import Number
 from dodona.query.expr import Expr
+from dodona.query.procedure import Procedure
 from dodona.query.schema import Schema
 from dodona.query.select import is_select, parse_select
 from dodona.query.statistic import Query, Stack, as_query
 from dodona.report import Rows, finish
+
+if TYPE_CHECKING:
+    from dodona.view import HasSubspace
 
 Question = str | Expr | Query
 
@@ -66,6 +71,14 @@ class Oracle(ABC):
     @abstractmethod
     def choose(self, request: Request, mechanism: str) -> Selection:
         """Charge, then pick the coordinate of the request's query whose total is about the largest."""
+
+    def perform(self, request: Request) -> Finding:
+        """Charge, then run the request's procedure; only oracles that hold rows can."""
+        raise Unsupported(
+            f"{type(self).__name__} answers statistical queries only, and {request.query} cannot be had from them: no "
+            "local or statistical-query learner finds parities from fewer than exponentially many rows or questions "
+            "(Kasiviswanathan et al. 2011, Corollary 5.15). Run it on a Curator, a server trusted with the rows."
+        )
 
     def effort(
         self,
@@ -148,11 +161,32 @@ class Oracle(ABC):
         query = Stack(tuple(map(self._query, candidates))) if several else self._query(candidates)  # type: ignore[arg-type]
         return self.choose(Request(query, effort, request_id), mechanism)
 
+    def run(
+        self,
+        procedure: Procedure,
+        *,
+        share: Number | None = None,
+        epsilon: Number | None = None,
+        rho: Number | None = None,
+        request_id: str | None = None,
+    ) -> Finding:
+        """Run an algorithm that no statistical query can express; trusted servers only (KLNRS section 4)."""
+        if not isinstance(procedure, Procedure):
+            raise BadQuery(f"run() takes a procedure, such as ParityProcedure. Got {type(procedure).__name__}.")
+        effort = self.effort(None, share, epsilon, rho, 0.95)
+        return self.perform(Request(procedure, effort, request_id))
+
     def select_columns(self, *names: str) -> Oracle:
         """The same oracle with these columns only."""
         from dodona.view import narrowed
 
         return narrowed(self, names)
+
+    def project(self, fitted: HasSubspace) -> Oracle:
+        """The same oracle with the projections a fitted model (PCA, SVD) found as its columns: pc1, pc2, ..."""
+        from dodona.view import projected
+
+        return projected(self, fitted.subspace)
 
     def _query(self, question: Question) -> Query:
         if isinstance(question, str) and is_select(question):

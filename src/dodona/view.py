@@ -7,17 +7,47 @@ no rows and no budget: each question is translated into one about the oracle beh
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
 
-from dodona.answer import Answer, Price, Selection
+from numpy.typing import NDArray
+
+from dodona.answer import Answer, Finding, Price, Selection
 from dodona.effort import Effort
 from dodona.errors import BadQuery
 from dodona.oracle import Oracle, Request
 from dodona.privacy.numbers import Number
 from dodona.query.expr import Call, Column, Expr, Literal
+from dodona.query.procedure import Procedure
 from dodona.query.schema import Integer, Real, Schema
+from dodona.query.scores import Scores
 from dodona.query.statistic import Features, Gate, Nearest, Outer, Partition, Products, Query, Stack, Value
+
+
+@dataclass(frozen=True)
+class Subspace:
+    """Public directions to look along (SuLQ 4.1.2): coordinate j is sum_i ``weights[j][i]`` * ``exprs[i]``.
+
+    ``ranges``: what each coordinate is declared to lie in, from public facts or private answers; rows are clipped to it.
+    """
+
+    exprs: tuple[Expr, ...]
+    weights: tuple[tuple[float, ...], ...]
+    names: tuple[str, ...]
+    ranges: tuple[tuple[float, float], ...]
+
+    @property
+    def coordinates(self) -> tuple[Expr, ...]:
+        """Each coordinate as a row expression: a DOT with constant weights."""
+        return tuple(Call("dot", (*self.exprs, *map(Literal, weights))) for weights in self.weights)
+
+
+class HasSubspace(Protocol):
+    """A fitted model that shows the directions it found."""
+
+    @property
+    def subspace(self) -> Subspace:
+        """The directions."""
 
 
 class View(Oracle):
@@ -65,7 +95,13 @@ class View(Oracle):
         """The rewritten candidates, chosen among behind."""
         return self._behind.choose(self._through(request), mechanism)
 
+    def perform(self, request: Request) -> Finding:
+        """The rewritten procedure, run behind."""
+        return self._behind.perform(self._through(request))
+
     def _through(self, request: Request) -> Request:
+        if isinstance(request.query, Scores):
+            return replace(request, query=Seen(request.query, self._schema, self))
         return replace(request, query=rewritten(request.query, self._expr))
 
     def _expr(self, expr: Expr) -> Expr:
@@ -81,6 +117,34 @@ class View(Oracle):
                 return expr
 
 
+@dataclass(frozen=True)
+class Seen(Scores):
+    """The ``scores`` of candidates over the view's ``own`` schema, made of statistics of the oracle behind it."""
+
+    scores: Scores
+    own: Schema
+    view: View
+
+    def statistics(self, schema: Schema) -> Query:  # noqa: ARG002 - the view has a schema of its own
+        """The totals, rewritten."""
+        return rewritten(self.scores.statistics(self.own), self.view._expr)
+
+    def count(self, schema: Schema) -> int:  # noqa: ARG002
+        """As many as the view has."""
+        return self.scores.count(self.own)
+
+    def tally(self, schema: Schema, totals: NDArray[Any]) -> NDArray[Any]:  # noqa: ARG002
+        """As the view's."""
+        return self.scores.tally(self.own, totals)
+
+    def to_json(self) -> dict[str, Any]:
+        columns = {name: self.view._columns[name].to_json() for name in self.own}
+        return {"seen": {"scores": self.scores.to_json(), "schema": self.own.describe(), "columns": columns}}
+
+    def __str__(self) -> str:
+        return str(self.scores)
+
+
 def narrowed(oracle: Oracle, names: tuple[str, ...]) -> View:
     """Some columns of an oracle, in this order."""
     own = {name: oracle.schema.find(name) for name in names}
@@ -89,6 +153,12 @@ def narrowed(oracle: Oracle, names: tuple[str, ...]) -> View:
         raise BadQuery(f"{', '.join(absent) or 'nothing'}: not columns here. Columns: {', '.join(oracle.schema)}.")
     found = [str(name) for name in own.values()]
     return View(oracle, Schema({name: oracle.schema[name] for name in found}), {name: Column(name) for name in found})
+
+
+def projected(oracle: Oracle, subspace: Subspace) -> View:
+    """The coordinates of a subspace as the columns of an oracle."""
+    schema = Schema({name: Real(low, high) for name, (low, high) in zip(subspace.names, subspace.ranges, strict=True)})
+    return View(oracle, schema, dict(zip(subspace.names, subspace.coordinates, strict=True)))
 
 
 def _kept(schema: Schema, name: str, expr: Expr) -> Expr:
@@ -102,7 +172,7 @@ def _kept(schema: Schema, name: str, expr: Expr) -> Expr:
 
 def rewritten(query: Query, change: Callable[[Expr], Expr]) -> Query:
     """The same query with every expression changed."""
-    return _KINDS[type(query)](query, change)
+    return query.rewritten(change) if isinstance(query, Procedure) else _KINDS[type(query)](query, change)
 
 
 def _features(query: Features, change: Callable[[Expr], Expr]) -> Features:

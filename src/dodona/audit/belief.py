@@ -69,7 +69,7 @@ def belief(observations: Sequence[Observation], prior: Sequence[float], predicat
 
     ``prior``: a weight for each possible value, in the order of the observations' contributions. ``predicate``: whether
     f holds of each. The gain is equation (18) of SuLQ, ln of (sum over f(x) = 1 of w_x P(answers | x)) over the same
-    for f(x) = 0, minus its value before any answer; questions may have been chosen from earlier answers, since P factors.
+    for f(x) = 0, minus its value before any answer. Questions may depend on earlier answers, since P factors.
     """
     if len(prior) != len(predicate) or any(len(seen.contributions) != len(prior) for seen in observations):
         raise BadQuery("the prior, the predicate and each observation must speak of the same list of possible values.")

@@ -104,8 +104,15 @@ def parity_of(bits: Sequence[Expr]) -> Expr:
     if len(bits) == 1:
         return bits[0]
     ones: list[Expr] = [Call("if", (bit, Literal(1.0), Literal(0.0))) for bit in bits]
-    total = functools.reduce(lambda a, b: Call("add", (a, b)), ones)
-    return Call("eq", (Call("mod", (total, Literal(2.0))), Literal(1.0)))
+    return Call("eq", (Call("mod", (_sum(ones), Literal(2.0))), Literal(1.0)))
+
+
+def _sum(terms: Sequence[Expr]) -> Expr:
+    """As a balanced tree, so that many terms do not nest deeply."""
+    if len(terms) == 1:
+        return terms[0]
+    middle = len(terms) // 2
+    return Call("add", (_sum(terms[:middle]), _sum(terms[middle:])))
 
 
 def walsh_hadamard(cells: NDArray[Any]) -> NDArray[Any]:
@@ -131,4 +138,4 @@ def _code(bits: Sequence[Expr]) -> Expr:
     digits: list[Expr] = [
         Call("if", (bit, Literal(float(1 << (highest - place))), Literal(0.0))) for place, bit in enumerate(bits)
     ]
-    return functools.reduce(lambda a, b: Call("add", (a, b)), digits)
+    return _sum(digits)

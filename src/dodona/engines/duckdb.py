@@ -79,9 +79,13 @@ class DuckDBEngine:
             raise RuntimeError("engine fault") from None
 
     def reports(self, program: Program, pick: Pick, respond: Respond) -> Iterator[Any]:
-        """What ``respond`` makes of the picked rows, batch by batch in the source's order (``reports.py``)."""
+        """What ``respond`` makes of the picked rows, batch by batch (``reports.py``).
+
+        On one thread, so that rows come in the source's order at every pass: their budgets are kept by position.
+        """
         start = 0
-        for columns, length in self._batches(program):
+        ordered = sources.connect(self._source.files, self._source.attach, self._limits[0], 1)
+        for columns, length in self._batches(program, ordered):
             chosen = pick(start, start + length)
             part = MemoryEngine(self.schema, picked(columns, chosen), len(chosen))
             yield from part.reports(program, lambda a, b: np.arange(b - a), respond)
@@ -142,9 +146,9 @@ class DuckDBEngine:
             raise RuntimeError("the table changed")
         return np.concatenate(results)
 
-    def _batches(self, program: Program) -> Iterator[tuple[dict[str, Vector], int]]:
+    def _batches(self, program: Program, connection: Any = None) -> Iterator[tuple[dict[str, Vector], int]]:
         """Cleaned columns, in batches through Arrow where that is installed, else all at once."""
-        cursor, statement = self._cursor(), self._columns_statement(program)
+        cursor, statement = connection or self._cursor(), self._columns_statement(program)
         try:
             import pyarrow  # noqa: F401
         except ImportError:

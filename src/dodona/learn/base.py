@@ -11,7 +11,7 @@ from typing import Any
 
 from sklearn.base import BaseEstimator
 
-from dodona.answer import Answer, Bill, Price, Selection
+from dodona.answer import Answer, Bill, Finding, Price, Selection
 from dodona.effort import Effort
 from dodona.oracle import Oracle, Request
 from dodona.privacy.numbers import Number
@@ -96,6 +96,12 @@ class Recorded(Oracle):
         selection = self._behind.choose(request, mechanism)
         self._bills.append(selection.cost)
         return selection
+
+    def perform(self, request: Request) -> Finding:
+        """Performed behind; the bill is kept."""
+        finding = self._behind.perform(request)
+        self._bills.append(finding.cost)
+        return finding
 
 
 class Learner(BaseEstimator):  # type: ignore[misc]

@@ -61,6 +61,7 @@ class Task:
 
 def task_of(estimator: BaseEstimator, data: Any, target: Any = None, *, kind: str = "none") -> Task:
     """``kind``: "none" (unsupervised), "class" (a classifier) or "number" (a regression)."""
+    estimator.from_oracle_ = isinstance(data, Oracle)
     if isinstance(data, Oracle):
         return _from_oracle(estimator, data, target, kind)
     return _from_arrays(estimator, data, target, kind)
@@ -102,9 +103,10 @@ def _from_arrays(estimator: Any, data: Any, target: Any, kind: str) -> Task:
         raise BadEffort(
             "epsilon= must be given to learn from arrays: there is no default. Or hand fit() an oracle with a budget."
         )
+    array = np.asfortranarray(array)  # columns in one piece each: the table reads them one by one
     names = tuple(map(str, getattr(estimator, "feature_names_in_", [f"x{i}" for i in range(array.shape[1])])))
     columns: dict[str, SchemaColumn] = dict(
-        zip(names, _ranges(estimator.bounds, array.shape[1], "bounds"), strict=True)
+        zip(names, stated_ranges(estimator.bounds, array.shape[1], "bounds"), strict=True)
     )
     arrays: dict[str, NDArray[Any]] = {name: array[:, i] for i, name in enumerate(names)}
     classes: tuple[Label, ...] = ()
@@ -113,7 +115,7 @@ def _from_arrays(estimator: Any, data: Any, target: Any, kind: str) -> Task:
         arrays[TARGET], columns[TARGET] = codes, Category(*range(len(classes)))
     elif kind == "number":
         arrays[TARGET] = np.asarray(target, dtype=np.float64)
-        (columns[TARGET],) = _ranges(estimator.bounds_y, 1, "bounds_y")
+        (columns[TARGET],) = stated_ranges(estimator.bounds_y, 1, "bounds_y")
     schema = Schema(columns)
     oracle = curator_over(arrays, schema, estimator.epsilon, estimator.delta)
     features = features_of(schema, names)
@@ -121,7 +123,8 @@ def _from_arrays(estimator: Any, data: Any, target: Any, kind: str) -> Task:
     return Task(oracle, features, names, Fraction(1), TARGET if kind != "none" else None, coded)
 
 
-def _ranges(bounds: Any, count: int, name: str) -> list[Real]:
+def stated_ranges(bounds: Any, count: int, name: str) -> list[Real]:
+    """``bounds`` as one declared range per column."""
     if bounds is None:
         raise BadEffort(f"{name}=(low, high) must be given: bounds are stated, never read from the data.")
     try:

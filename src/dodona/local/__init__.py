@@ -10,7 +10,14 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
-_HOME = {"Client": "client", "Collector": "collector", "Scheme": "scheme", "scheme_for": "scheme"}
+_HOME = {
+    "Client": "client",
+    "Collector": "collector",
+    "Scheme": "scheme",
+    "invitation": "client",
+    "scheme_for": "scheme",
+    "simulate": "on_queries",
+}
 """Public name -> module of this room that holds it."""
 
 

@@ -132,26 +132,29 @@ class Cells:
         return np.concatenate(parts)
 
     def variances(self, reports: int, people: int) -> tuple[Floats, Floats]:
-        """(every cell equally full, worst case), of shares at each end with reports on one number in ``_drawn``."""
-        expected, worst = self._share_variances(1 / self.blocks[0].cells, reports / max(people, 1))
-        m = max(reports, 1)
-        inside = np.empty((2, len(self.low)))
-        for row, one in enumerate((expected, worst)):
-            inside[row] = self.low.astype(np.float64) ** 2 * one * self._ends / m
-            for column in self._varying:
-                squares = float(self.low[column]) ** 2 + float(self.high[column]) ** 2
-                inside[row, column] = squares * one * self._drawn / m
-        cells = self.blocks[0].cells
-        return self._laid_out(np.tile(inside[0], (cells, 1))), self._laid_out(np.tile(inside[1], (cells, 1)))
+        """(every cell equally full, worst case): response noise, plus sampling and rounding of what a cell holds.
 
-    def _share_variances(self, share: float, answered: float) -> tuple[float, float]:
-        """Of one symbol's share from one report: response noise, and sampling where only some answer."""
+        A count is known from every report, and misses only the people who did not answer. Another number is known from
+        one report in ``_drawn``, rounded: its second moment in the cell, share * max(low^2, high^2), comes on top.
+        """
+        cells, m = self.blocks[0].cells, max(reports, 1)
+        missed = 1 - min(reports / max(people, 1), 1.0)
+        rows = []
+        for share, noise in zip((1 / cells, 1.0), self._noise(1 / cells), strict=True):
+            sampling = missed * (share * (1 - share) if share < 1 else 0.25)
+            inside = self.low.astype(np.float64) ** 2 * (noise * self._ends + sampling) / m
+            for column in self._varying:
+                low, high = float(self.low[column]) ** 2, float(self.high[column]) ** 2
+                inside[column] = ((low + high) * noise + share * max(low, high)) * self._drawn / m
+            rows.append(self._laid_out(np.tile(inside, (cells, 1))))
+        return rows[0], rows[1]
+
+    def _noise(self, share: float) -> tuple[float, float]:
+        """The variance of one symbol's share from one report: for this share, and the largest for any."""
         if isinstance(self.response, WalshResponse):
             return self.response.variance(), self.response.variance()
         own, other = self.response.variance(1, 1.0), self.response.variance(1, 0.0)
-        missed = 1 - min(answered, 1.0)
-        expected = share * own + (1 - share) * other + missed * share * (1 - share)
-        return expected, max(own, other) + missed / 4
+        return share * own + (1 - share) * other, max(own, other)
 
     def jumps(self, reports: int) -> Floats:
         """A report moves a share by at most 1/(kept - stray), or Walsh's 1/lift."""

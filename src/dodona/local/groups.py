@@ -112,11 +112,12 @@ class Box:
         return out
 
     def variances(self, reports: int, people: int) -> tuple[Floats, Floats]:
-        """half^2/(m J): for a value in the middle, which is the worst."""
+        """half^2/(m J) for a value in the middle, which is the worst; a value of 0 or 1 is at an end: 1/n less."""
         out = np.zeros(len(self.places))
         if self.response is not None:
             half = (self.high - self.low) / 2
-            out = half**2 / (max(reports, 1) * self.response.information(1))
+            at_end = (self.high - self.low == 1) / max(people, 1)
+            out = half**2 * np.maximum(1 / (max(reports, 1) * self.response.information(1)) - at_end, 0.0)
         return out, out
 
     def jumps(self, reports: int) -> Floats:

@@ -107,7 +107,7 @@ class Stitched:
         return math.sqrt(self.variance)
 
     def tail(self, t: int) -> float:
-        """An upper bound on P(|X| > ``t``): the sum itself, pushed up by 1e-11, or beyond 2^20 core values an integral."""
+        """An upper bound on P(|X| > ``t``): the sum pushed up by 1e-11, or beyond 2^20 core values an integral."""
         if t < 0:
             return 1.0
         z, c = float(normaliser(self.core, self.slope, self.end)[0]), self.end

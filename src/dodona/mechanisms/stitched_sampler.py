@@ -1,7 +1,7 @@
 """The exact sampler of stitched noise: an exact table of blocks, uniform bits within one, and two exact coins.
 
-Every integer is written once as k = m >= 0 or k = -(m + 1) < 0, m = h*B + lo, B = 2^b. The pair (h, sign) is a symbol of
-an exact table with weight exp(-phi(a)), a = h*B + (0 or 1); lo is uniform; the pair is kept with probability
+Every integer is written once as k = m >= 0 or k = -(m + 1) < 0, m = h*B + lo, B = 2^b. The pair (h, sign) is a symbol
+of an exact table with weight exp(-phi(a)), a = h*B + (0 or 1); lo is uniform; the pair is kept with probability
 exp(-(phi(a + lo) - phi(a))), as two coins: one for the part of the way inside the core, one for the part in the tail.
 """
 

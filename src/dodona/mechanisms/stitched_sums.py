@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from fractions import Fraction
 from functools import lru_cache
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,8 +14,7 @@ from dodona.mechanisms.fixed import Bracket, as_float, dyadic_above, exp_bracket
 
 _DIGITS = 192
 _SUMMED = 4096  # core values summed one by one; from sigma = 64 on Euler-Maclaurin is certified instead
-_TERMS = 10
-_BLOCKS = 1 << 16
+_BLOCKS = 1 << 14
 _UP = 1 + 1e-10
 # B_2, B_4, ..., B_20.
 _BERNOULLI = [Fraction(a, b) for a, b in ((1, 6), (-1, 30), (1, 42), (-1, 30), (5, 66), (-691, 2730), (7, 6))]
@@ -57,8 +57,8 @@ def _euler_maclaurin(core: Fraction, end: int, junction: Bracket) -> Bracket:
     """The same sum as 2 (I + f(0)/2 - f(c)/2 + sum_p B_2p/(2p)! f^(2p-1)(c)) - f(0), f(x) = exp(-x^2/(2 s)).
 
     I is the integral from 0 to c. The odd derivatives of f vanish at 0, and f^(n)(c) = (-1)^n He_n(c/sigma) f(c)
-    /sigma^n with the Hermite polynomials, which for odd n is f(c) times a rational. After p = 10 terms the remainder is at
-    most 4 zeta(20)/(2 pi)^20 * integral |f^(20)|, and |f^(n)| <= 1.09 sqrt(n!) sigma^-n exp(-x^2/(4 s)) (Cramer's
+    /sigma^n with the Hermite polynomials, which for odd n is f(c) times a rational. After p = 10 terms the remainder is
+    at most 4 zeta(20)/(2 pi)^20 * integral |f^(20)|, and |f^(n)| <= 1.09 sqrt(n!) sigma^-n exp(-x^2/(4 s)) (Cramer's
     inequality): below 20 sqrt(20!) sigma (2 pi sigma)^-20 < sigma 2^-134 for sigma >= 64.
     """
     one = 1 << _DIGITS
@@ -112,44 +112,52 @@ def _integral(core: Fraction, end: int) -> Bracket:
 def rho_of_one_step(core: Fraction, slope: Fraction) -> Fraction:
     """The least rho (rounded up) with D_alpha(X || X + 1) <= rho alpha for all alpha > 1.
 
-    With t = alpha - 1, i_j = min((2j + 1)/(2 s), b) and P(j), j >= 0, the loss is i_j with probability P(j) and -i_j with
-    probability P(j) exp(-i_j), so D_alpha = ln(1 + S)/t, S = sum_j P(j) (e^{t i_j} - 1)(1 - e^{-(1 + t) i_j}), all of
-    whose terms are positive. Since t D_alpha is convex and 0 at 0, D_alpha/alpha <= (1 + v)/(1 + u) times its value at v
-    for all t in [u, v]; and D_alpha <= b bounds it beyond any t. Doubles, pushed up by 1e-10; long sums are taken in
-    blocks at their worst end.
+    With t = alpha - 1, i_j = min((2j + 1)/(2 s), b) and P(j), j >= 0, the loss is i_j with probability P(j) and -i_j
+    with probability P(j) exp(-i_j), so K(t) = t D_alpha = ln(1 + S), S = sum_j P(j) (e^{t i_j} - 1)(1 - e^{-(1+t) i_j}),
+    all of whose terms are positive. K is convex, so between two orders it lies below its chord; and K <= b t bounds it
+    beyond the last. Doubles, pushed up by 1e-10; long sums are taken in blocks at their worst end.
     """
     logs, steps = _losses(core, slope)
     b = as_float(slope)
-    grid, best, refined = [0.0, 1e-7, 1e-3], 0.0, 0.0
-    while b / (1 + grid[-1]) > refined:  # until no larger order can matter
-        grid.append(grid[-1] * 1.5)
-        refined = max(refined, _ratio(grid[-1], logs, steps))
-    values = {t: _ratio(t, logs, steps) for t in grid[1:]}
-    best = max(values.values())
-    pieces = [(u, v) for u, v in zip(grid, grid[1:], strict=False)]
-    result = 0.0
+    curve = {0.0: 0.0}
+    best, t = 0.0, 1e-7
+    while not curve or b / (1 + max(curve)) > best:  # until no larger order can matter
+        curve[t] = _cumulant(t, logs, steps)
+        best, t = max(best, curve[t] / (t * (1 + t))), t * 2
+    pieces, worst = list(pairwise(sorted(curve))), b / (1 + max(curve))
     while pieces:
         u, v = pieces.pop()
-        bound = values[v] * (1 + v) / (1 + u)
-        if bound <= best * (1 + 1e-6) or v - u < 1e-9 * (1 + v):
-            result = max(result, bound)
+        bound = _chord(u, v, curve[u], curve[v])
+        if bound <= best * (1 + 1e-6) or v - u <= 1e-7:
+            worst = max(worst, bound)
             continue
         middle = (u + v) / 2
-        values[middle] = _ratio(middle, logs, steps)
-        best = max(best, values[middle])
+        curve[middle] = _cumulant(middle, logs, steps)
+        best = max(best, curve[middle] / (middle * (1 + middle)))
         pieces += [(u, middle), (middle, v)]
-    result = max(result, b / (1 + grid[-1])) * _UP
-    return min(dyadic_above(Fraction(result)), slope * slope / 2)
+    return min(dyadic_above(Fraction(worst * _UP)), slope * slope / 2)
 
 
-def _ratio(t: float, logs: NDArray[np.float64], steps: NDArray[np.float64]) -> float:
-    """D_{1+t}/(1 + t) at order 1 + t."""
+def _cumulant(t: float, logs: NDArray[np.float64], steps: NDArray[np.float64]) -> float:
+    """K(t) = ln E[exp(t loss)]."""
     x = t * steps
     terms = logs + x + np.log(-np.expm1(-x)) + np.log(-np.expm1(-(1 + t) * steps))
     top = float(terms.max())
     total = float(np.exp(terms - top).sum())
-    gain = math.log1p(math.exp(top) * total) if top < 600 else top + math.log(total) * (1 + 1e-15)
-    return gain / (t * (1 + t))
+    return math.log1p(math.exp(top) * total) if top < 600 else top + math.log(total) + 1e-200
+
+
+def _chord(u: float, v: float, at_u: float, at_v: float) -> float:
+    """The largest (A + B t)/(t (1 + t)) on [u, v], A + B t the chord of K: at an end, or where B t^2 + 2 A t + A = 0."""
+    if u == 0:
+        return at_v / v
+    slope = (at_v - at_u) / (v - u)
+    offset = min(at_u - slope * u, 0.0)  # K(0) = 0 and K convex: chords start at or below 0
+    inside = []
+    if offset < 0 < slope:
+        root = (-offset + math.sqrt(offset * offset - slope * offset)) / slope
+        inside = [root] if u < root < v else []
+    return max((offset + slope * t) / (t * (1 + t)) for t in (u, v, *inside)) * (1 + 1e-12)
 
 
 def _losses(core: Fraction, slope: Fraction) -> tuple[NDArray[np.float64], NDArray[np.float64]]:

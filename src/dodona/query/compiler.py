@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import pairwise
 
 from dodona.errors import BadQuery
@@ -20,6 +20,7 @@ from dodona.query.typed import Value, constant, numeric, truth
 from dodona.query.types import boolean, label, number
 
 DOT_BITS = 20  # weights and features of an inner product are whole multiples of 2^-20 of their largest size
+LEAST_EXPONENT = -480  # the grid of smaller numbers is no finer, so that it and its square are doubles
 RULES = {**arithmetic.RULES, **logic.RULES}
 
 
@@ -29,11 +30,17 @@ class Compiler:
 
     schema: Schema
     build: Builder
+    # By identity: a node that many expressions share is compiled once. The node is kept, so its identity stays its own.
+    _known: dict[int, tuple[Expr, Value]] = field(default_factory=dict)
 
     def value(self, expr: Expr) -> Value:
         """Any expression; a refusal names the innermost place in the text."""
+        if id(expr) in self._known:
+            return self._known[id(expr)][1]
         try:
-            return self._value(expr)
+            value = self._value(expr)
+            self._known[id(expr)] = (expr, value)
+            return value
         except BadQuery as error:
             place = getattr(expr, "position", None)
             raise error if error.position is not None or place is None else BadQuery(str(error), place) from None
@@ -99,8 +106,10 @@ class Compiler:
         features = [numeric(self.build, self.value(arg)) for arg in args[:half]]
         if not all(feature.type.bounded for feature in features):
             raise BadQuery("every feature of DOT must have a finite range.")
-        feature_bits = DOT_BITS - _exponent(max(feature.type.size for feature in features))
-        weight_bits = DOT_BITS - _exponent(max(abs(weight) for weight in weights))
+        feature_bits = DOT_BITS - exponent(max(feature.type.size for feature in features))
+        weight_bits = DOT_BITS - exponent(max(abs(weight) for weight in weights))
+        if feature_bits + weight_bits < -900:
+            raise BadQuery("the features and weights of DOT must be of ordinary size.")
         whole = [math.trunc(math.ldexp(weight, weight_bits)) for weight in weights]
         steps = [self.grid(feature, feature_bits) for feature in features]
         total = self.build.emit("dot", *steps, constants=[float(w) for w in whole])
@@ -134,8 +143,9 @@ class Compiler:
         return Value(self.build.emit("if", inside, count, self.build.const(None)), label(labels, nullable))
 
 
-def _exponent(size: float) -> int:
-    return math.frexp(size)[1] if size > 0 else 0
+def exponent(size: float) -> int:
+    """e with size < 2^e <= 2 size, which places a grid; not below 2^-480."""
+    return max(math.frexp(size)[1], LEAST_EXPONENT) if size > 0 else 0
 
 
 def _constant(expr: Expr, what: str) -> float:

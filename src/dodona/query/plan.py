@@ -24,7 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dodona.errors import BadQuery
-from dodona.query.compiler import Compiler
+from dodona.query.compiler import Compiler, exponent
 from dodona.query.expr import Call, Expr, columns_of
 from dodona.query.program import Block, Builder, Program
 from dodona.query.reach import Reach
@@ -159,7 +159,7 @@ class _Planner:
         kind = value.type
         whole = kind.integral and kind.size <= (WHOLE_LIMIT if most_bits == SUM_BITS else 2**PRODUCT_BITS)
         if bits is None:
-            bits = 0 if whole else most_bits - math.frexp(kind.size)[1]
+            bits = 0 if whole else most_bits - exponent(kind.size)
         step = self.compiler.grid(value, bits)
         low, high = (math.trunc(math.ldexp(end, bits)) for end in (kind.low, kind.high))
         low, high = (min(low, 0), max(high, 0)) if kind.nullable else (low, high)
@@ -268,7 +268,7 @@ def _vector(p: _Planner, query: Features, most_bits: int) -> tuple[list[_Scalar]
     edge = query.radius
     if edge is None:
         return [p.scalar(value, most_bits) for value in values], None
-    bits = most_bits - math.frexp(min(edge, max(value.type.size for value in values)))[1]
+    bits = most_bits - exponent(min(edge, max(value.type.size for value in values)))
     # A missing feature counts as 0, so that it does not void the length of the others.
     zero = p.build.const(0.0)
     present = [p.build.emit("coalesce", value.step, zero) for value in values]
@@ -323,7 +323,7 @@ def _product(a: tuple[int, int], b: tuple[int, int], weight: Fraction, same: boo
 def _nearest(p: _Planner, query: Nearest, place: _Place) -> Reach:
     largest_feature = max(p.bounded(expr).type.size for expr in query.features.exprs)
     size = max(largest_feature, *(abs(x) for centre in query.centres for x in centre))
-    bits = PRODUCT_BITS - math.frexp(size)[1]
+    bits = PRODUCT_BITS - exponent(size)
     features, _ = _vector(p, query.features, PRODUCT_BITS)
     steps = [_rescaled(p, feature.step, feature.bits, bits) for feature in features]
     centres = tuple(tuple(float(math.trunc(math.ldexp(x, bits))) for x in centre) for centre in query.centres)
@@ -376,6 +376,8 @@ def compile_query(query: Query, schema: Schema, *, level: bool) -> Plan:
     program = Program(tuple(planner.build.steps), tuple(planner.blocks))
     units = np.concatenate(planner.units)
     rounding = np.concatenate(planner.rounding)
+    if not (np.isfinite(units).all() and np.isfinite(rounding).all()):
+        raise BadQuery("the products of these features are too large for a number.")
     segments, scopes = tuple(planner.segments), tuple(planner.scopes)
     return Plan(program, units, rounding, _places(planner.weights), reach, segments, scopes)
 

@@ -5,7 +5,10 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
-_HOME: dict[str, str] = {}
+_HOME: dict[str, str] = {
+    "arrangement": "arranged",
+    "plan_arrangement": "arranged",
+}
 """Public name -> module of this room that holds it."""
 
 

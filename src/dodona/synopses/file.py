@@ -24,7 +24,9 @@ from dodona.query.schema import Schema
 from dodona.synopses.base import Arrays, Body, Header, Synopsis
 
 FORMAT, VERSION = "dodona synopsis", 1
-KINDS: dict[str, str] = {}
+KINDS: dict[str, str] = {
+    "Arrangement": "arrangement",
+}
 """Body kind -> module in this room that holds its class, which is called as the kind."""
 
 

@@ -79,7 +79,7 @@ def _ranged(raw: Any, kind: str, facts: Sequence[Any]) -> Cell:
     low, high, _ = facts
     if raw is None or not math.isfinite(raw) or (kind == "integer" and raw != math.floor(raw)):
         return None
-    return min(max(float(raw), low), high)
+    return float(min(max(float(raw), low), high))
 
 
 def _strict(function: Callable[..., Cell]) -> Callable[[Step, Sequence[Cell]], Cell]:

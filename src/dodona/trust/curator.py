@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from dodona.answer import Answer, Bill, Numbers, Price, Selection, plain
+from dodona.answer import Answer, Bill, Finding, Numbers, Price, Selection, plain
 from dodona.engines.table import Table
 from dodona.errors import AnswerLost, LedgerError, Unsupported
 from dodona.mechanisms import Bits, SecureBits
@@ -29,6 +29,7 @@ from dodona.query.plan import Plan, compile_query
 from dodona.query.schema import Schema
 from dodona.trust.atoms import Atoms
 from dodona.trust.noise import Noise, noise_for
+from dodona.trust.procedures import epsilon_of, prepared
 from dodona.trust.scores import Chooser, ballot_for, chooser_for
 
 Stored = TypeVar("Stored")
@@ -143,6 +144,18 @@ class Curator(Oracle):
 
         name = _chooser_name(chooser)
         return self._charged(request, plan, chooser.cost(), name, compute, Selection.from_json)
+
+    def perform(self, request: Request) -> Finding:
+        """Price, charge, then run the procedure on the rows."""
+        ready = prepared(request.query, self.schema)
+        epsilon = epsilon_of(request.effort, self._budget)
+
+        def compute(bill: Bill) -> Finding:
+            value = ready.run(self._table.engine, epsilon, self._bits)
+            return Finding(value, str(request.query), self.rows, bill)
+
+        name = type(request.query).__name__
+        return self._charged(request, ready.plan, Cost.pure(epsilon), name, compute, Finding.from_json)
 
     # -- the order that keeps the promise: price, charge, compute, store ---------------------------------------------
 

@@ -91,10 +91,10 @@ def _offer(
         return kind.for_tolerance(k, steps, effort.confidence, sensitivity)
     amount = budget.portion(effort.amount) if effort.kind == "share" else effort.amount
     concentrated = effort.kind == "rho" or (effort.kind == "share" and budget.unit == "rho")
-    return kind(_root_down(amount * _RHO_DIVISOR[name]) if concentrated else amount, sensitivity)
+    return kind(root_down(amount * _RHO_DIVISOR[name]) if concentrated else amount, sensitivity)
 
 
-def _root_down(square: Fraction) -> Fraction:
+def root_down(square: Fraction) -> Fraction:
     """A rational lower bound of the square root, so that the charge is never above what was asked."""
     scale = 10**15
     return Fraction(math.isqrt(square.numerator * scale * scale // square.denominator), scale)

@@ -1,0 +1,227 @@
+"""Linear arrangements (Alda and Simon 2014, section 6): classes whose members are thresholds of few bits.
+
+A member is written f(x) = [<w, b(x)> >= t] with whole weights w over public conditions b. Lemma 9 embeds x and f as unit
+vectors u_x and v_f with <u_x, v_f> proportional to <w, b(x)> - t, so the mean of u_x, asked once, gives the mean of
+<w, b> for every f; equation (19) then turns it into a fraction,
+
+    omega = (S - m_0) / (m_1 - m_0),   S = <w, mean of b>,   m_c = E[<w, b> | f = c]  for b uniform on {0, 1}^k:
+
+threshold and norms cancel. m_0 and m_1 (the margins (16), up to a common scale) are computed exactly by counting sums.
+Definition 5 promises this for data drawn uniformly from X_{f,1} and X_{f,0}; on other data it can be biased.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dodona.concepts.base import ConceptClass
+from dodona.concepts.boxes import Boxes
+from dodona.concepts.conjunctions import Conjunctions
+from dodona.concepts.cuts import Ladder
+from dodona.concepts.decision_lists import DecisionLists
+from dodona.concepts.disjunctions import Disjunctions
+from dodona.concepts.splits import splits_of
+from dodona.errors import BadQuery, Unsupported
+from dodona.query.expr import Call, Expr, Literal
+from dodona.query.schema import Flag, Schema
+
+MOST_SUM = 10_000_000
+Literals = tuple[tuple[int, bool], ...]
+"""(place among the conditions, whether it must be true)."""
+
+
+@dataclass(frozen=True)
+class Threshold:
+    """f = [sum_i weights[i] b_{places[i]} >= least], whole numbers."""
+
+    places: tuple[int, ...]
+    weights: tuple[int, ...]
+    least: int
+
+    def holds(self, bits: Sequence[bool]) -> bool:
+        """f on the bits at ``places``."""
+        return sum(w for w, bit in zip(self.weights, bits, strict=True) if bit) >= self.least
+
+    def levels(self) -> tuple[float, float]:
+        """(m_0, m_1): the mean of <w, b> over uniform bits where f is 0 and where it is 1; NaN where it never is."""
+        low = sum(w for w in self.weights if w < 0)
+        high = sum(w for w in self.weights if w > 0)
+        if high - low > MOST_SUM:
+            raise Unsupported(
+                f"the exact margin needs weights that sum to at most {MOST_SUM:,}. These sum to {high - low:,}: use "
+                "fewer label changes, or fewer conditions."
+            )
+        ways = np.zeros(high - low + 1)
+        ways[-low] = 1.0
+        for weight in self.weights:  # halved each time, so that nothing overflows
+            ways = (ways + _shifted(ways, weight)) / 2
+        sums = np.arange(low, high + 1)
+        true = sums >= self.least
+        return _mean(sums, ways, ~true), _mean(sums, ways, true)
+
+    def margin(self, conditions: int) -> tuple[float, float]:
+        """(gamma_0, gamma_1) of (16) for unit vectors in Lemma 9's embedding over ``conditions`` bits as signs.
+
+        u = (s, sqrt(k))/sqrt(2k) with signs s = 1 - 2b, v along (-w/2, -(t - sum w/2)/sqrt(k)), t midway between sums.
+        """
+        k, below = conditions, self.least - 0.5
+        offset = below - sum(self.weights) / 2
+        norm = math.sqrt(2 * k) * math.sqrt(sum(w * w for w in self.weights) / 4 + offset * offset / k)
+        zero, one = self.levels()
+        return (below - zero) / norm, (one - below) / norm
+
+
+def _shifted(ways: NDArray[np.float64], by: int) -> NDArray[np.float64]:
+    out = np.zeros_like(ways)
+    if by >= 0:
+        out[by:] = ways[: len(ways) - by]
+    else:
+        out[:by] = ways[-by:]
+    return out
+
+
+def _mean(sums: NDArray[Any], ways: NDArray[np.float64], where: NDArray[np.bool_]) -> float:
+    mass = float(ways[where].sum())
+    return float((sums * ways)[where].sum()) / mass if mass > 0 else math.nan
+
+
+def monomial(literals: Literals) -> Threshold:
+    """All literals hold: weights +-1, least = the number of literals that must be true."""
+    places = tuple(place for place, _ in literals)
+    weights = tuple(1 if wanted else -1 for _, wanted in literals)
+    return Threshold(places, weights, sum(wanted for _, wanted in literals))
+
+
+def clause(literals: Literals) -> Threshold:
+    """Some literal holds: the complement of all their opposites."""
+    places = tuple(place for place, _ in literals)
+    weights = tuple(1 if wanted else -1 for _, wanted in literals)
+    return Threshold(places, weights, 1 - sum(not wanted for _, wanted in literals))
+
+
+def decision_list(rules: Sequence[tuple[int, bool, bool]], default: bool) -> Threshold:
+    """[(place, fires when, says), ...] then ``default``, with Theorem 9's weights.
+
+    From the last rule backwards, rules that say the same form segments; W_1 = 1 and W_{j+1} = sum_{i<=j} k_i W_i over
+    segments of k_i rules (with k_0 = W_0 = 1), signed by what they say. Rules at the end that say what the default
+    says change nothing and are dropped.
+    """
+    listed = list(rules)
+    while listed and listed[-1][2] == default:
+        listed.pop()
+    if len({place for place, _, _ in listed}) < len(listed):
+        raise BadQuery("a decision list must test each condition once.")
+    places, weights, least = [], [], 0 if default else 1
+    size, total, count, says = 1, 1, 0, None
+    for place, when, said in reversed(listed):
+        if says is not None and said != says:
+            total += count * size
+            size, count = total, 0
+        says, count = said, count + 1
+        signed = size if said else -size
+        # A rule that fires when its condition is false: [not b] = 1 - b moves its weight into the threshold.
+        places.append(place)
+        weights.append(signed if when else -signed)
+        least -= 0 if when else signed
+    return Threshold(tuple(places), tuple(weights), least)
+
+
+def weight_bound(variables: int, changes: int) -> float:
+    """P_c(k) = (1 + (k-1)/(c-1))^(c-1): Theorem 9's bound on the weights; 1 at c = 1 (ERRATA 24: printed as 0/0)."""
+    return 1.0 if changes <= 1 else (1 + (variables - 1) / (changes - 1)) ** (changes - 1)
+
+
+# -- from expressions to thresholds ------------------------------------------------------------------------------------
+
+
+def threshold_of(expr: Expr, known: Mapping[Expr, int]) -> Threshold | None:
+    """A monomial, clause or decision list over ``known`` conditions; None for anything else."""
+    rules = _rules(expr, known)
+    if rules is not None and rules[0]:
+        return decision_list(*rules)
+    if isinstance(expr, Call) and expr.op in ("and", "or"):
+        literals = _literals(expr, expr.op, known)
+        if literals is not None and len({place for place, _ in literals}) == len(literals):
+            return (monomial if expr.op == "and" else clause)(literals)
+    literal = _literal(expr, known)
+    return None if literal is None else monomial((literal,))
+
+
+def _literal(expr: Expr, known: Mapping[Expr, int]) -> tuple[int, bool] | None:
+    if expr in known:
+        return known[expr], True
+    if isinstance(expr, Call) and expr.op == "not" and expr.args[0] in known:
+        return known[expr.args[0]], False
+    return None
+
+
+def _literals(expr: Expr, op: str, known: Mapping[Expr, int]) -> Literals | None:
+    if isinstance(expr, Call) and expr.op == op:
+        parts = [_literals(arg, op, known) for arg in expr.args]
+        return None if None in parts else tuple(literal for part in parts for literal in part or ())
+    literal = _literal(expr, known)
+    return None if literal is None else (literal,)
+
+
+def _rules(expr: Expr, known: Mapping[Expr, int]) -> tuple[list[tuple[int, bool, bool]], bool] | None:
+    rules: list[tuple[int, bool, bool]] = []
+    while True:
+        match expr:
+            case Literal(bool(default)):
+                return rules, default
+            case Call("if", (condition, Literal(bool(said)), rest)) if condition in known:
+                rules.append((known[condition], True, said))
+                expr = rest
+            case Call("if", (condition, rest, Literal(bool(said)))) if condition in known:
+                rules.append((known[condition], False, said))
+                expr = rest
+            case _:
+                return None
+
+
+# -- the conditions of a class -----------------------------------------------------------------------------------------
+
+
+def conditions_of(concepts: ConceptClass, schema: Schema) -> tuple[Expr, ...]:
+    """The public conditions a class's members are made of; refuses a class that has no arrangement here."""
+    find = _CONDITIONS.get(type(concepts))
+    if find is None:
+        raise Unsupported(
+            f"{concepts.describe()} have no linear arrangement with small weights here. Conjunctions, Disjunctions, "
+            "DecisionLists and Boxes have; parities have none at all (see dodona.bounds.alda_simon)."
+        )
+    return tuple(dict.fromkeys(find(concepts, schema)))
+
+
+def _axes(concepts: Any, schema: Schema) -> list[Expr]:
+    like = Conjunctions(concepts.columns, concepts.width, concepts.edges)
+    found: list[Expr] = []
+    for axis in like.axes(schema):
+        # A flag's NOT is the opposite of one condition; values of a category may be missing, so each is its own.
+        found += [axis.tests[1]] if isinstance(schema[axis.column], Flag) else axis.tests
+    return found
+
+
+def _box(concepts: Any, schema: Schema) -> list[Expr]:
+    found: list[Expr] = []
+    for rungs in concepts.ladders(schema):
+        found += _ends(rungs)
+    return found
+
+
+def _ends(rungs: Ladder) -> list[Expr]:
+    return [end(place) for end in (rungs.at_least, rungs.below) for place in range(1, rungs.cells)]
+
+
+_CONDITIONS: dict[type, Callable[[Any, Schema], Sequence[Expr]]] = {
+    Conjunctions: _axes,
+    Disjunctions: _axes,
+    DecisionLists: lambda c, schema: splits_of(schema, c.columns, c.edges),
+    Boxes: _box,
+}

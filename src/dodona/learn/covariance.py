@@ -1,0 +1,116 @@
+"""Mean and covariance through an oracle: what PCA and SVD are made of.
+
+Two ways, chosen by the predicted noise, before anything is spent:
+
+* the noise is far below the spread of the box: one query for the sums and the products of all features (SuLQ 4.1);
+* otherwise: the mean, the distances from it (``location.py``), then the products inside a ball around the mean. A row
+  outside is drawn onto the ball and keeps its direction. Charged by L2, noise falls with the squared radius of the ball.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dodona.learn.encoding import Feature, alike
+from dodona.learn.location import Ladder, distances, mean_error, moved, noisy_mean
+from dodona.learn.moments import Moments, best_radius, second_moments
+from dodona.learn.task import Task
+from dodona.oracle import Oracle
+from dodona.query.statistic import Features, Outer, Stack
+
+CLEAR = 0.005  # noise below this part of a box's variance: nothing is gained by looking closer
+LADDER_SHARE = 0.04
+LEAST_MEAN, MOST_MEAN = 0.08, 0.25  # shares for the mean
+REACH = 0.95  # projections are declared to lie where this share of the rows does
+
+
+@dataclass(frozen=True)
+class Covariance:
+    """In the common unit of ``features`` (measured from the mean): ``moments`` about the mean.
+
+    ``mean``: in the columns' own units. ``unit``: what 1 is worth in them. ``reach``: nearly all rows are this near to
+    the mean, in ``unit``; None where nothing but the box is known. ``inflation``: what the ball took off the variance.
+    """
+
+    features: tuple[Feature, ...]
+    mean: NDArray[np.float64]
+    unit: float
+    moments: Moments
+    reach: float | None
+    inflation: float
+
+
+def covariance_of(oracle: Oracle, task: Task) -> Covariance:
+    """Mean and covariance of the task's features, for its share of the budget."""
+    features, rows = alike(task.features), task.rows
+    if predicted_edge(oracle, features, rows, task.share) <= CLEAR * _box_variance(features):
+        return _at_once(oracle, features, rows, task.share)
+    return _in_ball(oracle, features, rows, task.share)
+
+
+def predicted_edge(oracle: Oracle, features: Sequence[Feature], rows: int, share: Fraction) -> float:
+    """2 sigma sqrt(d): the largest eigenvalue of the noise when all is asked at once; nothing is spent."""
+    spread = np.asarray(oracle.price(_both(features), share=share).spread)[len(features) :]
+    return 2.0 * float(np.sqrt(np.mean(spread**2))) * math.sqrt(len(features)) / max(rows, 1)
+
+
+def mean_share(oracle: Oracle, features: Sequence[Feature], rows: int, share: Fraction) -> Fraction:
+    """What a first mean is worth: enough that its squared error is a small part of the box's variance."""
+    wanted = 0.15 * _box_variance(features) * len(features)
+    for percent in (8, 12, 17, 25):
+        part = share * Fraction(percent, 100)
+        if mean_error(oracle, features, rows, float(part)) <= wanted:
+            return part
+    return share * Fraction(MOST_MEAN)
+
+
+def _at_once(oracle: Oracle, features: tuple[Feature, ...], rows: int, share: Fraction) -> Covariance:
+    answer = oracle.ask(_both(features), share=share)
+    d, total = len(features), np.asarray(answer.total, dtype=np.float64) / max(rows, 1)
+    mean = total[:d]
+    upper = np.zeros((d, d))
+    upper[np.triu_indices(d)] = total[d:]
+    matrix = upper + np.triu(upper, 1).T - np.outer(mean, mean)
+    spread = float(np.sqrt(np.mean(np.asarray(answer.spread)[d:] ** 2))) / max(rows, 1)
+    low, high = [f.low for f in features], [f.high for f in features]
+    return _described(moved(features, np.clip(mean, low, high)), Moments(matrix, spread), None, 1.0)
+
+
+def _in_ball(oracle: Oracle, features: tuple[Feature, ...], rows: int, share: Fraction) -> Covariance:
+    first = mean_share(oracle, features, rows, share)
+    ladder_share = share * Fraction(LADDER_SHARE)
+    left = share - first - ladder_share
+    around = moved(features, noisy_mean(oracle, features, rows, float(first), None))
+    ladder = distances(oracle, around, rows, float(ladder_share))
+    radius = best_radius(oracle, features, rows, float(left), ladder)
+    moments = second_moments(oracle, around, rows, float(left), radius)
+    return _described(around, moments, ladder.radius(REACH), _inflation(ladder, radius))
+
+
+def _inflation(ladder: Ladder, radius: float | None) -> float:
+    """Variance over the variance that is left in the ball."""
+    if radius is None:
+        return 1.0
+    whole = ladder.lost(0.0)
+    return whole / max(whole - ladder.lost(radius**2), 1e-3 * whole) if whole > 0 else 1.0
+
+
+def _described(around: tuple[Feature, ...], moments: Moments, reach: float | None, inflation: float) -> Covariance:
+    mean = np.array([feature.middle for feature in around])
+    return Covariance(around, mean, around[0].half, moments, reach, inflation)
+
+
+def _both(features: Sequence[Feature]) -> Stack:
+    vector = Features(tuple(feature.expr for feature in features))
+    return Stack((vector, Outer(vector)))
+
+
+def _box_variance(features: Sequence[Feature]) -> float:
+    """Of a feature, if rows filled the box evenly: the mean of (high - low)^2 / 12."""
+    return float(np.mean([(feature.high - feature.low) ** 2 for feature in features])) / 12

@@ -1,0 +1,185 @@
+"""k-means through an oracle (SuLQ 4.2), with private seeds and only as many centres and rounds as the noise supports.
+
+1. A private mean, and how far rows lie from it (``location.py``), twice: the second time from nearer.
+2. A noisy second-moment matrix (``moments.py``): the directions above the noise. Centres lie where the rows vary, so
+   the rounds are asked along these directions only; noise in the others is never paid for.
+3. Seeds need no row: k-means on points drawn from the normal distribution with that matrix. With rows to spare, one
+   finer partition is asked first and its noisy cells are clustered.
+4. Rounds of Lloyd's update, as many as leave each well above the noise.
+"""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import ClassNamePrefixFeaturesOutMixin, ClusterMixin, TransformerMixin
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_is_fitted
+
+from dodona.errors import BadQuery
+from dodona.learn.base import Learner, Recorded, finish
+from dodona.learn.encoding import Feature, alike, held_rows
+from dodona.learn.frame import Frame, frame_of, single_mean, strength_of
+from dodona.learn.lloyd import Round, ask_round, centre_error, pooled
+from dodona.learn.outlook import Outlook, mean_outlook
+from dodona.learn.progress import shown
+from dodona.learn.seeds import cells_for, from_cells, from_spectrum
+from dodona.learn.task import task_of
+from dodona.privacy.numbers import Number
+
+Matrix = NDArray[np.float64]
+
+WEAK = 4.0  # rows a cluster over the noise of a count: below, one mean is all that can be known
+ROUND_STRENGTH = 25.0  # a round for each so many
+CODE_SHARE = Fraction(1, 4)  # of what is left, for the finer partition
+
+
+class KMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Learner):  # type: ignore[misc]
+    """``n_clusters`` centres that minimise the squared distances of rows to the nearest one, learned with noise.
+
+    Distances are in the columns' own units, as scikit-learn's. ``max_iter``: at most so many rounds. ``init``:
+    "private", or an array of centres that are public. ``random_state``: for the search on synthetic points; never for
+    noise. On an oracle: ``share`` of its whole budget. On arrays: all of ``epsilon`` and ``delta``, with ``bounds``.
+
+    After the fit: ``cluster_centers_`` (perhaps fewer than asked: ``note_`` says why), ``centre_error_`` (Lemma 2),
+    ``counts_`` (noisy sizes), ``inertia_`` (a private estimate, or None), ``n_iter_``, ``cost_``, ``receipt_``.
+    """
+
+    def __init__(
+        self,
+        n_clusters: int = 8,
+        *,
+        max_iter: int = 20,
+        init: Any = "private",
+        random_state: Any = None,
+        epsilon: Number | None = None,
+        delta: Number = 0,
+        bounds: Any = None,
+        share: Number = 1,
+    ) -> None:
+        self.n_clusters = n_clusters
+        self.max_iter = max_iter
+        self.init = init
+        self.random_state = random_state
+        self.epsilon = epsilon
+        self.delta = delta
+        self.bounds = bounds
+        self.share = share
+
+    def fit(self, X: Any, y: Any = None) -> KMeans:  # noqa: ARG002, N803 - scikit-learn's signature
+        """Learns from an oracle, an array or a data frame."""
+        task = task_of(self, X)
+        features = alike(task.features)
+        k = self._checked(task.rows)
+        oracle = Recorded(task.oracle)
+        self.features_, self.note_, self.inertia_, self.n_iter_ = features, "", None, 0
+        random = check_random_state(self.random_state)
+        strength = strength_of(oracle, features, task.rows, k, task.share)
+        if k == 1 or strength < WEAK:
+            self._one(single_mean(oracle, features, task.rows, task.share), task.rows)
+            if k > 1:
+                self.note_ = f"1 centre, not {k}: a cluster of rows/{k} is only {strength:.2g} times the noise of a count"
+            finish(self, oracle)
+            return self
+        frame = frame_of(oracle, features, task.rows, task.share, strength, full=not isinstance(self.init, str))
+        seeds, left = self._seeds(oracle, frame, k, strength, random)
+        self._rounds(oracle, frame, seeds, left, strength)
+        if len(self.cluster_centers_) < k:
+            self.note_ = f"{len(self.cluster_centers_)} centres, not {k}: the noise or the rows do not support the others"
+        finish(self, oracle)
+        return self
+
+    def _checked(self, rows: int) -> int:
+        for name, value in (("n_clusters", self.n_clusters), ("max_iter", self.max_iter)):
+            if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1:
+                raise BadQuery(f"{name} must be a positive whole number. Got {value!r}.")
+        if self.n_clusters > rows:
+            raise BadQuery(f"n_clusters must be at most the number of rows. Got {self.n_clusters} for {rows} rows.")
+        if isinstance(self.init, str) and self.init != "private":
+            raise BadQuery(f'init must be "private" or an array of public centres. Got {self.init!r}.')
+        return int(self.n_clusters)
+
+    def _seeds(
+        self, oracle: Recorded, frame: Frame, k: int, strength: float, random: np.random.RandomState
+    ) -> tuple[Matrix, Fraction]:
+        """Centres to begin with, in the frame, and the share that is left."""
+        if not isinstance(self.init, str):
+            centres = np.asarray(self.init, dtype=np.float64)
+            if centres.shape != (k, len(frame.features)):
+                raise BadQuery(f"init must have {k} rows of {len(frame.features)} numbers. Got shape {centres.shape}.")
+            return frame.inside(centres), frame.left
+        cells = cells_for(frame, k, strength)
+        if cells == 0:
+            return from_spectrum(frame, k, random), frame.left
+        code = from_spectrum(frame, cells, random)
+        answer = ask_round(oracle, frame.exprs, code, frame.radius, float(frame.left * CODE_SHARE))
+        return from_cells(answer, frame.rows, k, random), frame.left * (1 - CODE_SHARE)
+
+    def _rounds(self, oracle: Recorded, frame: Frame, centres: Matrix, left: Fraction, strength: float) -> None:
+        wanted = int(min(self.max_iter, max(1.0, strength / ROUND_STRENGTH)))
+        cells = Round(np.zeros(0), np.zeros((0, 0)), 0.0, 0.0)
+        for _ in shown(range(wanted), "k-means"):
+            before = centres
+            answer = ask_round(oracle, frame.exprs, before, frame.radius, float(left / wanted))
+            cells, centres = pooled(answer, frame.rows)
+            self.n_iter_ += 1
+            if answer.sum_spread == 0.0 and np.array_equal(before, centres):
+                break
+        unit = self.features_[0].half
+        self.cluster_centers_ = frame.outside(centres)
+        self.counts_ = cells.counts
+        self.centre_error_ = centre_error(cells, centres) * unit
+        if frame.energy is not None:
+            near = float(cells.counts @ (centres**2).sum(axis=1))
+            self.inertia_ = max(frame.rows * frame.energy - near, 0.0) * unit**2
+
+    def _one(self, found: tuple[Matrix, float], rows: int) -> None:
+        mean, error = found
+        middles = np.array([feature.middle for feature in self.features_])
+        unit = self.features_[0].half
+        self.cluster_centers_ = (middles + unit * mean)[None, :]
+        self.counts_ = np.array([float(rows)])
+        self.centre_error_ = np.array([error * unit])
+        self.n_iter_ = 1
+
+    features_: tuple[Feature, ...]
+
+    def predict(self, X: Any) -> NDArray[np.int64]:  # noqa: N803 - scikit-learn's name
+        """The nearest centre of each row, the first of equals."""
+        return np.asarray(self.transform(X).argmin(axis=1))
+
+    def transform(self, X: Any) -> Matrix:  # noqa: N803 - scikit-learn's name
+        """The distance of each row from each centre."""
+        rows = self._original(X)
+        return np.stack([np.linalg.norm(rows - centre, axis=1) for centre in self.cluster_centers_], axis=1)
+
+    def fit_predict(self, X: Any, y: Any = None) -> NDArray[np.int64]:  # noqa: ARG002, N803 - scikit-learn's signature
+        """``fit(X).predict(X)``."""
+        return self.fit(X).predict(X)
+
+    def score(self, X: Any, y: Any = None) -> float:  # noqa: ARG002, N803 - scikit-learn's signature
+        """Minus the squared distances of the rows handed in from their nearest centres; it is not private."""
+        return -float((self.transform(X).min(axis=1) ** 2).sum())
+
+    def plan(self, data: Any, n_features: int | None = None) -> Outlook:
+        """What a fit would cost and tell, before it: ``data`` is an oracle, or a number of rows with ``n_features``."""
+        return mean_outlook(self, data, n_features)
+
+    def _original(self, rows: Any) -> Matrix:
+        check_is_fitted(self)
+        encoded = held_rows(self, self.features_, rows)
+        middles = np.array([feature.middle for feature in self.features_])
+        return np.asarray(encoded * self.features_[0].half + middles)
+
+    @property
+    def _n_features_out(self) -> int:
+        return len(self.cluster_centers_)
+
+    def notes(self) -> list[str]:
+        """How many centres and rounds, how far off, and why fewer than asked."""
+        worst = float(np.max(self.centre_error_))
+        told = f"{len(self.cluster_centers_)} centres after {self.n_iter_} rounds, each within about {worst:.3g}"
+        return [told, self.note_] if self.note_ else [told]

@@ -1,0 +1,133 @@
+"""Adds up reports: checks each on arrival, merges with other collectors, saves, and tells what was asked.
+
+A tally is a list of whole numbers and merging is addition, so any number of collectors can share the work. A malformed,
+foreign or out-of-range report is refused and counted under its reason; it is never added.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dodona.errors import BadQuery, Unsupported
+from dodona.local.client import invited, unpacked
+from dodona.local.scheme import Scheme
+
+Floats = NDArray[np.float64]
+_BATCH = 4096
+
+
+@dataclass(frozen=True)
+class Collected:
+    """Estimates for the population behind ``reports``: mean per person and its standard deviation, in the answer's
+    layout.
+    """
+
+    mean: Floats
+    stddev: Floats
+    reports: int
+    refused: dict[str, int]
+
+
+class Collector:
+    """Collects reports to one ``invitation``."""
+
+    def __init__(self, invitation: str) -> None:
+        self._invitation = invitation
+        self._scheme = invited(invitation)
+        self._tallies = self._scheme.tallies([])
+        self._waiting: list[tuple[int, Any]] = []
+        self._refused: Counter[str] = Counter()
+
+    @property
+    def scheme(self) -> Scheme:
+        """How reports are made and read."""
+        return self._scheme
+
+    @property
+    def reports(self) -> int:
+        """How many were added."""
+        self._settle()
+        return int(sum(int(tally[0]) for tally in self._tallies))
+
+    @property
+    def refused(self) -> dict[str, int]:
+        """How many were refused, by reason."""
+        return dict(self._refused)
+
+    def add(self, report: bytes) -> bool:
+        """Whether the report was added."""
+        found = unpacked(self._scheme, report)
+        if isinstance(found, str):
+            self._refused[found] += 1
+            return False
+        self._waiting.append(found)
+        if len(self._waiting) >= _BATCH:
+            self._settle()
+        return True
+
+    def add_all(self, reports: Iterable[bytes]) -> int:
+        """How many were added."""
+        return sum(map(self.add, reports))
+
+    def _settle(self) -> None:
+        by_group: dict[int, list[Any]] = {}
+        for group, fields in self._waiting:
+            by_group.setdefault(group, []).append(fields)
+        self._waiting = []
+        if by_group:
+            fresh = self._scheme.tallies([(group, np.stack(listed)) for group, listed in by_group.items()])
+            self._tallies = [a + b for a, b in zip(self._tallies, fresh, strict=True)]
+
+    def merge(self, other: Collector) -> Collector:
+        """Both together, as a new collector; only reports to the same invitation add up."""
+        if other._scheme.fingerprint != self._scheme.fingerprint:
+            raise Unsupported("collectors merge when they collect for the same invitation. These two do not.")
+        both = Collector(self._invitation)
+        for part in (self, other):
+            part._settle()
+            both._tallies = [a + b for a, b in zip(both._tallies, part._tallies, strict=True)]
+            both._refused += part._refused
+        return both
+
+    def collected(self) -> Collected:
+        """The estimates, unbiased for any population."""
+        self._settle()
+        n = self.reports
+        if n == 0:
+            raise Unsupported("there must be at least one report before there is an estimate.")
+        plan = self._scheme.plan
+        mean = self._scheme.means(self._tallies) * plan.units
+        spread = np.sqrt(self._scheme.variances(n, n)[0]) * plan.units
+        return Collected(plan.shaped(mean), plan.shaped(spread), n, self.refused)
+
+    def save(self) -> str:
+        """Everything needed to go on elsewhere, as text."""
+        self._settle()
+        sparse = [[[int(i), int(tally[i])] for i in np.flatnonzero(tally)] for tally in self._tallies]
+        sizes = [len(tally) for tally in self._tallies]
+        return json.dumps(
+            {"invitation": self._invitation, "tallies": sparse, "sizes": sizes, "refused": dict(self._refused)}
+        )
+
+    @staticmethod
+    def load(text: str) -> Collector:
+        """The inverse of ``save``."""
+        try:
+            data = json.loads(text)
+            collector = Collector(data["invitation"])
+            for tally, size, cells in zip(collector._tallies, data["sizes"], data["tallies"], strict=True):
+                if size != len(tally):
+                    raise ValueError
+                for place, count in cells:
+                    tally[place] = count
+            collector._refused = Counter({str(k): int(v) for k, v in data["refused"].items()})
+        except (ValueError, TypeError, KeyError, IndexError):
+            raise BadQuery("a collector's state must be the text that save() wrote.") from None
+        return collector

@@ -1,0 +1,33 @@
+"""What a release may spend, and parts of it: one stated effort, split between its questions."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+
+from dodona.errors import BadEffort
+from dodona.privacy.numbers import Number, exact
+
+
+@dataclass(frozen=True)
+class Portion:
+    """``kind``: share, epsilon or rho, or "none" for oracles that add no noise; ``amount``: how much, exactly."""
+
+    kind: str
+    amount: Fraction
+
+    @staticmethod
+    def of(share: Number | None, epsilon: Number | None, rho: Number | None) -> Portion:
+        """The one that is given; none is left for the oracle to judge."""
+        given = [(k, v) for k, v in (("share", share), ("epsilon", epsilon), ("rho", rho)) if v is not None]
+        if len(given) > 1:
+            raise BadEffort(f"one of share=, epsilon= or rho= must be given. Got {' and '.join(k for k, _ in given)}.")
+        if not given:
+            return Portion("none", Fraction(0))
+        kind, value = given[0]
+        return Portion(kind, exact(value, kind, **({"most": Fraction(1)} if kind == "share" else {})))
+
+    def part(self, fraction: Fraction | float = Fraction(1)) -> dict[str, Fraction]:
+        """This fraction of it, as the keywords of ``ask`` and ``price``: parts add, since epsilon and rho do."""
+        exactly = Fraction(fraction).limit_denominator(10**6)
+        return {} if self.kind == "none" else {self.kind: self.amount * exactly}

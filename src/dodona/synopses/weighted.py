@@ -1,0 +1,128 @@
+"""Queries answered from weighted points instead of rows: what every synopsis that stands for a table needs.
+
+The same compiled program that an engine runs over rows runs here over public points, each counted ``weight`` times. A
+published histogram, a table of cells and a synthetic table all answer any statistical query over their columns so.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dodona.engines.kernels import Vector
+from dodona.engines.memory import MemoryEngine
+from dodona.errors import Unsupported
+from dodona.query.plan import Plan
+from dodona.query.program import Block
+from dodona.query.schema import Schema
+
+Floats = NDArray[np.float64]
+MOST_PRODUCTS = 200_000
+
+
+@dataclass(frozen=True)
+class Piece:
+    """One total per cell: what each point adds (``values``), and to which of ``cells`` (``key``; None: the only one).
+
+    Points that add nothing have the key ``cells``.
+    """
+
+    cells: int
+    key: NDArray[np.intp] | None
+    values: Floats
+
+    def totals(self, weights: Floats) -> Floats:
+        """The weighted sums by cell."""
+        if self.key is None:
+            return np.array([float(self.values @ weights)])
+        return np.bincount(self.key, weights=self.values * weights, minlength=self.cells + 1)[: self.cells]
+
+    def variation(self) -> Floats:
+        """By cell, sqrt of the sum of squared jumps along the points' order, the fall after the last one included.
+
+        By Abel's summation a total is sum of jumps times prefix sums, so this is how the error of prefix sums enters.
+        """
+        if self.key is None:
+            return np.array([float(np.sqrt(np.sum(np.diff(self.values, append=0.0) ** 2)))])
+        here, there = self.key[:-1], self.key[1:]
+        stays = here == there
+        inside = np.where(stays, np.diff(self.values), 0.0) ** 2
+        squares = np.bincount(here, weights=inside, minlength=self.cells + 1)
+        left = np.where(stays, 0.0, self.values[:-1]) ** 2
+        entered = np.where(stays, 0.0, self.values[1:]) ** 2
+        squares += np.bincount(here, weights=left, minlength=self.cells + 1)
+        squares += np.bincount(there, weights=entered, minlength=self.cells + 1)
+        squares[self.key[-1]] += self.values[-1] ** 2
+        return np.asarray(np.sqrt(squares[: self.cells]))
+
+    def cut(self, inner: Floats) -> Floats:
+        """By cell, the sum over boundaries of the size of the jump there times ``inner`` of the point after it."""
+        if self.key is None:
+            return np.array([float(np.abs(np.diff(self.values)) @ inner[1:])])
+        here, there = self.key[:-1], self.key[1:]
+        stays = here == there
+        size = np.where(stays, np.abs(np.diff(self.values)), np.abs(self.values[:-1])) * inner[1:]
+        sums = np.bincount(here, weights=size, minlength=self.cells + 1)
+        entered = np.where(stays, 0.0, np.abs(self.values[1:])) * inner[1:]
+        sums += np.bincount(there, weights=entered, minlength=self.cells + 1)
+        return np.asarray(sums[: self.cells])
+
+
+def pieces(plan: Plan, schema: Schema, points: Mapping[str, Vector], count: int) -> Iterator[list[Piece]]:
+    """For each block of the plan, its totals per cell as pieces, in the units of the question."""
+    engine = MemoryEngine(schema, points, count)
+    vectors = engine.run(plan.program, 0, count)
+    start = 0
+    for block in plan.program.blocks:
+        units = plan.units[start : start + block.width]
+        start += block.width * block.cells
+        key, inside = _cells(block, vectors, count)
+        yield [
+            Piece(block.cells, key, np.asarray(column * unit if inside is None else column * inside * unit))
+            for column, unit in zip(_columns(block, vectors, count), units, strict=True)
+        ]
+
+
+def weighted_totals(plan: Plan, schema: Schema, points: Mapping[str, Vector], weights: Floats) -> Floats:
+    """The query's totals over the weighted points, in the plan's layout."""
+    blocks = pieces(plan, schema, points, len(weights))
+    return np.concatenate([np.stack([piece.totals(weights) for piece in block], axis=1).ravel() for block in blocks])
+
+
+def _cells(
+    block: Block, vectors: Mapping[int, Vector], count: int
+) -> tuple[NDArray[np.intp] | None, NDArray[np.bool_] | None]:
+    selected = None
+    if block.where is not None:
+        values, null = vectors[block.where]
+        selected = np.broadcast_to(values if null is None else values & ~null, (count,))
+    if block.key is None:
+        return None, selected
+    keys, null = vectors[block.key]
+    keys = np.broadcast_to(keys, (count,))
+    inside = (keys >= 0) & (keys < block.cells)
+    inside = inside if null is None else inside & ~null
+    inside = inside if selected is None else inside & selected
+    return np.where(inside, keys, block.cells).astype(np.intp), None
+
+
+def _columns(block: Block, vectors: Mapping[int, Vector], count: int) -> Iterator[Floats]:
+    """What each point adds to each total of a cell: the values, their products of pairs, or of sets."""
+    own: list[NDArray[Any]] = [np.broadcast_to(vectors[step][0], (count,)).astype(np.float64) for step in block.values]
+    if block.gram:
+        for i, j in itertools.combinations_with_replacement(range(len(own)), 2):
+            yield own[i] * own[j]
+    elif block.order is not None:
+        if block.width > MOST_PRODUCTS:
+            raise Unsupported(f"a synopsis answers at most {MOST_PRODUCTS:,} products at once. Got {block.width:,}.")
+        weight = vectors[block.weight][0] if block.weight is not None else 1.0
+        for size in range(min(block.order, len(own)) + 1):
+            for chosen in itertools.combinations(own, size):
+                yield np.broadcast_to(np.prod(chosen, axis=0) * weight, (count,)) if size else np.full(count, weight)
+    else:
+        yield from own

@@ -1,0 +1,89 @@
+"""What a collector holds, as an oracle: it answers the question that was put to the respondents, and parts of it, free."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from dodona.answer import Answer, Bill, Price, Selection, plain
+from dodona.effort import Effort
+from dodona.errors import Unsupported
+from dodona.local.collector import Collector
+from dodona.oracle import Oracle, Request
+from dodona.privacy.numbers import Number
+from dodona.query.schema import Schema
+from dodona.query.statistic import Query, Stack
+from dodona.trust.local_offer import Offer
+from dodona.trust.local_blocks import Tier
+
+
+class Collected(Oracle):
+    """``schema``: of the invitation. Reports were paid for when they were made; asking is free."""
+
+    def __init__(self, collector: Collector, schema: Schema, *, name: str = "respondents") -> None:
+        self._collector, self._schema, self._name = collector, schema, name
+        self._rows = collector.reports
+        scheme = collector.scheme
+        self._offer = Offer((Tier((0,), 0, self._rows),), (scheme,), self._rows)
+        self._mean = np.asarray(collector.collected().mean, dtype=np.float64).ravel()
+        self._free = Bill(0.0, "nothing", 0.0, 0.0, "replace, each row randomised by itself", f"collected: {scheme.name}")
+
+    @property
+    def schema(self) -> Schema:
+        """The columns respondents answered about."""
+        return self._schema
+
+    @property
+    def rows(self) -> int:
+        """How many reports there are."""
+        return self._rows
+
+    @property
+    def name(self) -> str:
+        """What FROM calls the table."""
+        return self._name
+
+    def effort(
+        self,
+        tolerance: Number | None,
+        share: Number | None,
+        epsilon: Number | None,
+        rho: Number | None,
+        confidence: Number,
+    ) -> Effort:
+        """Checked where given; none is needed."""
+        if all(value is None for value in (tolerance, share, epsilon, rho)):
+            return Effort.of(share=1, confidence=confidence)
+        return Effort.of(tolerance, share, epsilon, rho, confidence)
+
+    def answer(self, request: Request) -> Answer:
+        """From the reports."""
+        places, segments = self._places(request.query)
+        confidence = request.effort.confidence
+        spread, margin = self._offer.spread()[places], self._offer.margin(confidence)[places]
+        total = self._mean[places] * self._rows
+        plan = self._collector.scheme.plan
+        shaped = [plain(plan.shaped(v)) if segments is None else plain(np.squeeze(v)) for v in (total, spread, margin)]
+        return Answer(str(request.query), *shaped, confidence, self._rows, segments or plan.segments, self._free)
+
+    def estimate(self, request: Request) -> Price:
+        """Free."""
+        answer = self.answer(request)
+        what = answer.question, answer.cost, answer.spread, answer.margin, answer.confidence
+        return Price(*what, self._rows, "reports were paid for when they were made", True)
+
+    def choose(self, request: Request, mechanism: str) -> Selection:  # noqa: ARG002 - nothing is random here
+        """The coordinate with the largest estimate."""
+        places, _ = self._places(request.query)
+        index = int(np.argmax(self._mean[places]))
+        margin = 2 * float(self._offer.margin(request.effort.confidence)[places].max())
+        what = f"candidate {index} of {len(places)}"
+        return Selection(index, what, margin, request.effort.confidence, self._rows, self._free)
+
+    def _places(self, query: Query) -> tuple[list[int], tuple[()] | None]:
+        """All coordinates for the question itself, one for a part of a stack of numbers."""
+        asked = self._collector.scheme.query
+        if query == asked:
+            return list(range(len(self._mean))), None
+        if isinstance(asked, Stack) and query in asked.parts and len(asked.parts) == len(self._mean):
+            return [asked.parts.index(query)], ()
+        raise Unsupported(f"these reports answer one question and, if it is a list of numbers, its parts: {asked}")

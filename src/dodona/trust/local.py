@@ -1,0 +1,247 @@
+"""Nobody is trusted: each row randomises itself, and only reports are added up (KLNRS section 5).
+
+``Local`` simulates a population on stored rows with the randomisers that run on real devices (``dodona.local``). The
+budget ``epsilon`` is each row's own, kept by public blocks of rows in the ledger: a row's reports cost at most epsilon in
+all, whatever is asked (Definition 5.3). share= is a share of the whole: of every row's epsilon, or of the rows at all
+of their epsilon, or between, as predicts the smaller error (Theorem 5.7 and its split).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import secrets
+from collections.abc import Callable
+from fractions import Fraction
+from typing import Any, TypeVar, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dodona.answer import Answer, Bill, Price, Selection, plain
+from dodona.engines.reports import Reporting
+from dodona.engines.table import Table
+from dodona.errors import AnswerLost, BadEffort, LedgerError, Unsupported
+from dodona.local.holdings import Holdings
+from dodona.local.scheme import Scheme
+from dodona.mechanisms import Bits, SecureBits
+from dodona.oracle import Oracle, Request
+from dodona.privacy.budget import Budget
+from dodona.privacy.ledger import Charge, Ledger
+from dodona.privacy.numbers import Number
+from dodona.privacy.sqlite_ledger import SqliteLedger
+from dodona.query.schema import Schema
+from dodona.query.scores import Scores
+from dodona.trust.local_blocks import Blocks, Spent, Tier
+from dodona.trust.local_offer import Offer, offer_for
+from dodona.trust.scores import Ballot, ballot_for
+
+Stored = TypeVar("Stored")
+Floats = NDArray[np.float64]
+_NEIGHBOURS = "replace, each row randomised by itself"
+
+
+class Local(Oracle):
+    """Answers questions about ``table`` at ``epsilon`` a row in all.
+
+    ``interactive``: False admits one question, which may be a ``Stack`` of all there is to ask; the ledger enforces it.
+    ``ledger``: where charges are kept: a file, or None for a private one that lasts as long as this object.
+    """
+
+    def __init__(
+        self,
+        table: Table,
+        epsilon: Number,
+        ledger: str | os.PathLike[str] | None = None,
+        *,
+        interactive: bool = True,
+        analyst: str = "local",
+    ) -> None:
+        if table.neighbours != "replace":
+            raise Unsupported("the local model counts rows in public: use Table(..., neighbours='replace').")
+        self._table, self._analyst, self._interactive = table, analyst, interactive
+        self._bits: Bits = SecureBits()
+        self._budget = Budget(epsilon=epsilon)
+        self._blocks = Blocks(table.engine.rows(), table.population)
+        self._ledger: Ledger = SqliteLedger.open(
+            ledger, self._budget, atoms=self._blocks.count, neighbours="replace", population=_named(table)
+        )
+        self._spent = Spent(self._ledger, self._blocks.count)
+
+    @property
+    def schema(self) -> Schema:
+        """The public facts about the columns."""
+        return self._table.schema
+
+    @property
+    def rows(self) -> int:
+        """The public number of rows."""
+        return self._blocks.rows
+
+    @property
+    def name(self) -> str:
+        """What FROM calls the table."""
+        return self._table.name
+
+    @property
+    def budget(self) -> Budget:
+        """What each row may ever spend."""
+        return self._budget
+
+    @property
+    def ledger(self) -> Ledger:
+        """What was asked, of which blocks of rows, at what cost."""
+        return self._ledger
+
+    @property
+    def left(self) -> float:
+        """What is left a row, on average, in epsilon."""
+        return float(self._budget.amount(int(self._spent.left().mean())))
+
+    def answer(self, request: Request) -> Answer:
+        """Price, charge, then let the rows report."""
+        offer, confidence = self._offer(request), request.effort.confidence
+        plan = offer.schemes[0].plan
+
+        def compute(bill: Bill) -> Answer:
+            flat = self._means(offer) * plan.units * self.rows
+            total, spread, margin = (
+                plain(plan.shaped(values)) for values in (flat, offer.spread(), offer.margin(confidence))
+            )
+            return Answer(str(request.query), total, spread, margin, confidence, self.rows, plan.segments, bill)
+
+        return self._charged(request, offer, compute, Answer.from_json)
+
+    def estimate(self, request: Request) -> Price:
+        """The price; no row reports."""
+        offer, confidence = self._offer(request), request.effort.confidence
+        plan = offer.schemes[0].plan
+        spread, margin = (plain(plan.shaped(values)) for values in (offer.spread(), offer.margin(confidence)))
+        bill = self._bill(offer, self._spent.left())
+        how = "a row reports to nobody but itself what it holds"
+        return Price(str(request.query), bill, spread, margin, confidence, self.rows, how, True)
+
+    def choose(self, request: Request, mechanism: str) -> Selection:
+        """The candidate with the largest estimated total; there is no exponential mechanism without a curator."""
+        if mechanism != "best":
+            raise BadEffort(f"rows that randomise themselves choose by estimated totals: mechanism='best'. Got {mechanism!r}.")
+        query = request.query.statistics(self.schema) if isinstance(request.query, Scores) else request.query
+        ballot = ballot_for(request.query, self.schema, "replace")
+        effort = request.effort
+        offer = offer_for(query, self.schema, effort, self._budget, self._blocks, self._left())
+
+        def compute(bill: Bill) -> Selection:
+            totals = self._means(offer) * self.rows
+            index = int(np.argmax(_scores(ballot, offer, totals)))
+            margin = self._choice_margin(ballot, offer, effort.confidence)
+            what = f"candidate {index} of {ballot.count}"
+            return Selection(index, what, margin, effort.confidence, self.rows, bill)
+
+        return self._charged(request, offer, compute, Selection.from_json)
+
+    def _choice_margin(self, ballot: Ballot, offer: Offer, confidence: float) -> float:
+        """Twice what all candidates' errors stay within together; for candidates made of totals, by drawing noise."""
+        each = 1 - (1 - confidence) / ballot.count
+        if ballot.count == offer.schemes[0].plan.dimension:
+            return 2 * float(offer.margin(min(each, 1 - 1e-12)).max())
+        generator = np.random.default_rng(0)  # public noise: no row is behind it
+        deviation = offer.spread() / offer.schemes[0].plan.units
+        draws = [_scores(ballot, offer, deviation * generator.standard_normal(len(deviation))) for _ in range(8)]
+        spread = float(np.sqrt(np.mean(np.square(draws), axis=0).max())) * ballot.unit
+        return 2 * spread * float(np.sqrt(2 * np.log(2 / (1 - min(each, 1 - 1e-12)))))
+
+    # -- the order that keeps the promise: price, charge, report, store ----------------------------------------------
+
+    def _left(self) -> NDArray[np.int64]:
+        if not self._interactive and self._spent.questions:
+            raise Unsupported(
+                "this oracle was opened with interactive=False: it answers one question, and that was asked. "
+                "Put everything there is to ask into one Stack, or open it with interactive=True."
+            )
+        return self._spent.left()
+
+    def _offer(self, request: Request) -> Offer:
+        repeated = request.key is not None and not self._interactive
+        left = self._spent.left() if repeated else self._left()
+        return offer_for(request.query, self.schema, request.effort, self._budget, self._blocks, left)
+
+    def _charged(
+        self, request: Request, offer: Offer, compute: Callable[[Bill], Any], restore: Callable[[str], Stored]
+    ) -> Stored:
+        key = request.key or secrets.token_hex(16)
+        for number, tier in enumerate(offer.tiers):
+            charge = self._ledger.charge(
+                amount=tier.amount,
+                analyst=self._analyst,
+                request_id=key if number == 0 else f"{key}#{number}",
+                what=_shortened(str(request.query)),
+                detail=_fingerprint(request),
+                scope=tier.blocks,
+            )
+            if number == 0:
+                first = charge
+        if first.answer is not None:
+            return restore(first.answer)
+        if first.lost:
+            raise AnswerLost
+        try:
+            result = compute(self._bill(offer, self._spent.left(), first))
+            self._ledger.store_answer(first.entry.seq, result.to_json())
+        except LedgerError:
+            raise
+        except Exception:  # whatever it says could tell of the data
+            raise AnswerLost from None
+        return result  # type: ignore[no-any-return]
+
+    def _means(self, offer: Offer) -> Floats:
+        """The combined estimate of the mean row, in the plan's steps."""
+        parts = zip(offer.tiers, offer.schemes, offer.weights(), strict=True)
+        return np.sum([weight * self._tier_means(tier, scheme) for tier, scheme, weight in parts], axis=0)
+
+    def _tier_means(self, tier: Tier, scheme: Scheme) -> Floats:
+        taking_part = np.zeros(self._blocks.count, dtype=np.bool_)
+        taking_part[list(tier.blocks)] = True
+
+        def pick(start: int, stop: int) -> NDArray[np.intp]:
+            return np.flatnonzero(taking_part[self._blocks.of(start, stop)])
+
+        def respond(vectors: Any, length: int) -> Any:
+            return scheme.tallies(scheme.respond(Holdings(scheme.program, vectors, length), self._bits))
+
+        engine = cast(Reporting, self._table.engine)
+        total: list[Any] | None = None
+        for tallies in engine.reports(scheme.program, pick, respond):
+            total = tallies if total is None else [a + b for a, b in zip(total, tallies, strict=True)]
+        return scheme.means(total or scheme.tallies([]))
+
+    def _bill(self, offer: Offer, left: NDArray[np.int64], charge: Charge | None = None) -> Bill:
+        budget, paid = self._budget, sum(tier.amount * len(tier.blocks) for tier in offer.tiers)
+        whole = budget.capacity * self._blocks.count
+        after = int(left.sum()) - (0 if charge else paid)
+        amount = max(float(budget.amount(tier.amount)) for tier in offer.tiers)
+        place = (charge.receipt.seq, charge.receipt.hash) if charge else (None, None)
+        rest = float(budget.amount(max(after, 0))) / self._blocks.count
+        return Bill(amount, "epsilon", float(Fraction(paid, whole)), rest, _NEIGHBOURS, offer.name, *place)
+
+
+def _scores(ballot: Ballot, offer: Offer, totals: Floats) -> Floats:
+    """Scores of estimated totals, in steps of the offer's plan, whose grid is the ballot's."""
+    factors = offer.schemes[0].plan.units / ballot.plan.units
+    return np.asarray(ballot.tally(totals * factors), dtype=np.float64)
+
+
+def _named(table: Table) -> str:
+    """A row that is also under a curator's ledger has two budgets; they must not be mistaken for each other."""
+    return f"local:{table.population}"
+
+
+def _shortened(text: str, most: int = 2000) -> str:
+    return text if len(text) <= most else text[: most - 1] + "…"
+
+
+def _fingerprint(request: Request) -> str:
+    """The exact question, so that a request id cannot be reused for another one."""
+    effort = request.effort
+    digest = hashlib.sha256(json.dumps(request.query.to_json(), sort_keys=True).encode()).hexdigest()
+    return f"local; {effort.kind}={effort.amount}; confidence={effort.confidence}; sha256={digest}"
