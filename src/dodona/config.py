@@ -7,6 +7,7 @@
     ledger = "survey.ledger"       # optional: this file's name with .ledger
     neighbours = "replace"         # or "add-remove"
     rows = 1000000                 # add-remove only: a publicly known number of rows
+    population = "survey 2026"     # optional: whom the budget protects; else the data's path, which must then not move
 
     [budget]
     epsilon = 1                    # with or without delta; or rho instead
@@ -39,7 +40,7 @@ if TYPE_CHECKING:
 GAP = "?"
 LARGEST_FILE = 16 * 2**20
 NEIGHBOURS = ("replace", "add-remove")
-_KEYS = ("data", "name", "ledger", "neighbours", "rows", "budget", "columns")
+_KEYS = ("data", "name", "ledger", "neighbours", "rows", "population", "budget", "columns")
 _MAY_BE_GAPS = ("type", "low", "high", "values")  # a category may well list "?", so ``missing`` is not among them
 
 
@@ -55,6 +56,7 @@ class Config:
     neighbours: str = "replace"
     rows: int | None = None
     name: str | None = None
+    population: str | None = None
 
     @staticmethod
     def read(path: str | os.PathLike[str]) -> Config:
@@ -69,7 +71,14 @@ class Config:
         """The data, checked against the schema; only its shape is looked at."""
         from dodona.engines.table import Table
 
-        return Table(self.data, self.schema, neighbours=self.neighbours, rows=self.rows, name=self.name)
+        return Table(
+            self.data,
+            self.schema,
+            neighbours=self.neighbours,
+            rows=self.rows,
+            name=self.name,
+            population=self.population,
+        )
 
     def open_curator(self, analyst: str, *, asking: bool = True, table: Table | None = None) -> Curator:
         """The oracle. With ``asking`` false nothing will be charged, so a ledger that is not there yet is not made."""
@@ -141,7 +150,8 @@ def _config(path: Path, stated: Mapping[str, Any]) -> Config:
         raise BadSchema(f"neighbours must be {' or '.join(map(repr, NEIGHBOURS))}. Got {neighbours!r}.")
     where = data if "://" in data else str(path.parent / data)
     budget, schema = _budget(stated["budget"]), Schema.read(stated["columns"])
-    return Config(path, where, schema, budget, path.parent / ledger, neighbours, _rows(stated, neighbours), name)
+    kept, rows, population = path.parent / ledger, _rows(stated, neighbours), _text(stated, "population")
+    return Config(path, where, schema, budget, kept, neighbours, rows, name, population)
 
 
 def _gaps(stated: Mapping[str, Any]) -> Iterator[str]:

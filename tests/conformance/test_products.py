@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import combinations, product
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +35,7 @@ def rows_of(schema: Schema, n: int, seed: int) -> list[dict[str, Any]]:
 SIGNED = as_expr("CASE WHEN y THEN 1 WHEN NOT y THEN -1 ELSE 0 END")
 
 
-@pytest.mark.parametrize(("k", "order"), [(1, 1), (3, 0), (5, 2), (7, 3), (10, 4), (6, 9), (17, 2), (40, 3)])
+@pytest.mark.parametrize(("k", "order"), [(1, 1), (3, 0), (5, 2), (7, 3), (10, 4), (6, 9), (17, 2), (30, 3)])
 def test_engines_agree_with_the_reference(tmp_path: Path, k: int, order: int) -> None:
     schema = flags(k)
     query = Stack(
@@ -69,7 +70,7 @@ def test_sensitivity_bounds_every_row_and_every_change() -> None:
     schema = flags(3)
     plan = compile_query(Products(tuple(Column(f"b{i}") for i in range(3)), SIGNED, 2), schema, level=True)
     (block,) = plan.program.blocks
-    rows = rows_of(schema, 60, 5)
+    rows = [dict(zip(schema, values, strict=True)) for values in product((True, False, None), repeat=4)]
     seen = [contribution(block, row_values(plan.program, row)) for row in rows]
     vectors = np.array([[own.get(i, 0) for i in range(block.width)] for own in seen])
     reach: Reach = plan.reach
@@ -81,8 +82,6 @@ def test_sensitivity_bounds_every_row_and_every_change() -> None:
 
 
 def test_sets_are_numbered_in_order_without_gaps() -> None:
-    from itertools import combinations
-
     for k, order in ((1, 1), (5, 3), (6, 6)):
         listed = [s for size in range(order + 1) for s in combinations(range(k), size)]
         padded = np.array([[*s, *([-1] * (order - len(s)))] for s in listed])

@@ -90,16 +90,18 @@ def right(member: Expr, target: Expr) -> Value:
 @pytest.mark.parametrize("concepts", CLASSES, ids=NAMES)
 def test_scores_are_counts_of_rows_on_which_each_member_is_right(concepts: Learnable) -> None:
     target = as_expr("y")
-    counted = Stack(tuple(right(member, target) for member in concepts.members(SCHEMA)))
+    size = concepts.size(SCHEMA)
+    looked_at = np.unique(np.linspace(0, size - 1, 250).astype(int))
+    counted = Stack(tuple(right(concepts.member(SCHEMA, int(index)), target) for index in looked_at))
+    counting = compile_query(counted, SCHEMA, level=True).program
     scores = Agreement(concepts, target)
+    summing = compile_query(scores.statistics(SCHEMA), SCHEMA, level=True).program
     for seed, n in enumerate((0, 1, 2, 60)):
         engine = Table(rows(n, seed), SCHEMA).engine
-        totals = engine.totals(compile_query(scores.statistics(SCHEMA), SCHEMA, level=True).program)
-        tallied = scores.tally(SCHEMA, totals)
-        expected = engine.totals(compile_query(counted, SCHEMA, level=True).program)
+        tallied = scores.tally(SCHEMA, engine.totals(summing))
         assert tallied.dtype == np.int64
-        assert tallied.shape == (concepts.size(SCHEMA),) == (scores.count(SCHEMA),)
-        np.testing.assert_array_equal(tallied, expected)
+        assert tallied.shape == (size,) == (scores.count(SCHEMA),)
+        np.testing.assert_array_equal(tallied[looked_at], engine.totals(counting))
 
 
 @pytest.mark.parametrize("concepts", CLASSES, ids=NAMES)

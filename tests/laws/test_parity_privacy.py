@@ -133,10 +133,9 @@ def test_disjoint_parts_cost_no_more_than_one() -> None:
         return law
 
     found = {table: joint(table) for table in itertools.product(kinds, repeat=2)}
-    for table in found:
+    for table, one in found.items():
         for kind in kinds:
-            near = (table[0], kind)
-            one, other = found[table], found[near]
+            other = found[(table[0], kind)]
             assert all(one[o] <= below_e_to(epsilon) * other.get(o, Fraction(0)) for o in one)
 
 

@@ -195,3 +195,17 @@ def test_an_empty_file_is_no_ledger_yet(tmp_path: Path) -> None:
     (tmp_path / "a.ledger").touch()
     with pytest.raises((LedgerCorrupt, LedgerUnavailable, Refused)):
         open_ledger(tmp_path / "a.ledger")
+
+
+def test_a_stated_population_survives_a_move(tmp_path: Path) -> None:
+    for folder in ("here", "there"):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "rows.csv").write_text("age,sex\n1,f\n2,m\n", encoding="utf-8")
+        written(tmp_path / folder, 'population = "people"\n' + GOOD)
+    Config.read(tmp_path / "here" / "survey.toml").open_curator("ann").ask("age > 1", epsilon="1/2")
+    (tmp_path / "here" / "survey.ledger").rename(tmp_path / "there" / "survey.ledger")
+    (tmp_path / "here" / "survey.ledger.lock").rename(tmp_path / "there" / "survey.ledger.lock")
+    assert Config.read(tmp_path / "there" / "survey.toml").open_curator("ann").left == 0.5
+    moved = Config.read(written(tmp_path / "there", GOOD))
+    with pytest.raises(Refused):
+        moved.open_curator("ann")

@@ -16,8 +16,8 @@ class Table:
 
     ``neighbours``: ``replace`` (the number of rows is public; one row may change) or ``add-remove`` (one row more or
     less; then ``rows`` may state a publicly known approximate number, and the true one is never shown).
-    ``name``: what the table is called in SQL; the file's stem unless given. It also names rows held in memory in the
-    ledger, so give one where the same rows are loaded again.
+    ``name``: what the table is called in SQL; the file's stem unless given. ``population``: whom a ledger protects; the
+    file's absolute path unless given (or the name, for rows in memory), so state one where files move.
     """
 
     def __init__(
@@ -28,6 +28,7 @@ class Table:
         neighbours: str = "replace",
         rows: int | None = None,
         name: str | None = None,
+        population: str | None = None,
     ) -> None:
         if not isinstance(schema, Schema):
             raise BadSchema(f"schema must be a Schema. Got {type(schema).__name__}.")
@@ -41,7 +42,7 @@ class Table:
         self.neighbours = neighbours
         self.engine, path = _engine(source, schema)
         self.name = name or _stem(path)
-        self.population = os.path.abspath(os.path.expanduser(path)) if path else f"memory:{self.name}"
+        self.population = population or _place(path, self.name)
         self._stated = rows
 
     @property
@@ -64,6 +65,10 @@ def _engine(source: Any, schema: Schema) -> tuple[Engine, str]:
 
     columns, rows = read_columns(source, schema)
     return MemoryEngine(schema, columns, rows), ""
+
+
+def _place(path: str, name: str) -> str:
+    return os.path.abspath(os.path.expanduser(path)) if path else f"memory:{name}"
 
 
 def _stem(path: str) -> str:

@@ -105,6 +105,7 @@ def distinct_labelings(concepts: Learnable, schema: Schema, points: Any) -> Subs
 
     ``points``: the rows that can occur, as a data frame or a mapping of columns; public, never the data.
     """
+    schema = Schema({name: column for name, column in schema.items() if name in points})
     seen: dict[bytes, int] = {}
     for index in range(concepts.size(schema)):
         labels = Hypothesis(concepts.member(schema, index), schema).predict(points)

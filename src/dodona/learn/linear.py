@@ -71,10 +71,10 @@ def residual_sums(frame: Coordinates, residuals: tuple[Expr, ...], radius: float
 
 
 def class_counts(sums: Floats, noise: float, rows: int) -> Floats:
-    """Rows of each class, from the sums of the constant coordinate, shrunk to equal classes as far as they are noise."""
+    """Rows of each class, from the sums of the constant coordinate, shrunk to equal ones by their noise."""
     equal = rows / len(sums)
     found, doubt = sums[:, -1] / BIAS, noise / BIAS
-    trust = equal**2 / (equal**2 + 4 * doubt**2)  # classes differ in size by about half of equal
+    trust = equal**2 / (equal**2 + 16 * doubt**2)  # classes differ in size by about a quarter
     return np.maximum(trust * found + (1 - trust) * equal, equal / 10)
 
 

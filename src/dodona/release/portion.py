@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from fractions import Fraction
 
+from dodona.answer import Bill
 from dodona.errors import BadEffort
 from dodona.privacy.numbers import Number, exact
 
@@ -31,3 +33,11 @@ class Portion:
         """This fraction of it, as the keywords of ``ask`` and ``price``: parts add, since epsilon and rho do."""
         exactly = Fraction(fraction).limit_denominator(10**6)
         return {} if self.kind == "none" else {self.kind: self.amount * exactly}
+
+
+def combined(bills: Sequence[Bill]) -> Bill:
+    """The bill of a whole release: amounts and shares add; what is left is what the last one left."""
+    last = bills[-1]
+    amount, share = (sum(getattr(bill, name) for bill in bills) for name in ("amount", "share"))
+    names = " and ".join(dict.fromkeys(bill.mechanism for bill in bills))
+    return replace(last, amount=amount, share=share, mechanism=names)

@@ -130,9 +130,9 @@ def test_run_takes_procedures_with_an_effort_and_charges_once() -> None:
         curator.run(procedure())
     with pytest.raises(Unsupported, match="rho="):
         curator.run(procedure(), rho=0.1)
+    wide = Schema({"a": Real(0, 9), "y": Flag()})
+    other = seeded_curator(Table({"a": np.zeros(5), "y": np.ones(5, bool)}, wide), Budget(epsilon=1), 2)
     with pytest.raises(BadQuery, match="takes conditions"):
-        wide = Schema({"a": Real(0, 9), "y": Flag()})
-        other = seeded_curator(Table({"a": np.zeros(5), "y": np.ones(5, bool)}, wide), Budget(epsilon=1), 2)
         other.run(ParityProcedure((Column("a"),), Column("y"), 1, 1, 4, 1), epsilon=0.5)
     assert curator.left == 1
     first = curator.run(procedure(), epsilon=0.25, request_id="once")

@@ -1,0 +1,69 @@
+"""Ranges over one ordered column, published once (Blum, Ligett and Roth 2008, section 4).
+
+``intervals(oracle, "age", share=0.5)`` is a synopsis that answers every range, union of ranges, quantile and histogram
+of the column, for ever. Methods, chosen by predicted error unless named:
+
+* ``tree``: counts by level, least squares, isotonic regression of the cumulative curve;
+* ``quantile buckets``: private cut points first, for large domains;
+* ``factorisation``: the square root of the prefix sums, for Gaussian noise (a budget with delta > 0);
+* ``binary search``: the paper's own (Theorem 4.2, mended), kept under its name; never chosen for you.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from dodona.errors import BadQuery, Unsupported
+from dodona.oracle import Oracle
+from dodona.privacy.numbers import Number
+from dodona.release.portion import Portion, combined
+from dodona.release.ranges_factor import factor_offer
+from dodona.release.ranges_offer import MOST_LEAVES, Offer, tree_offer
+from dodona.release.ranges_quantile import quantile_offer
+from dodona.release.ranges_search import search_offer
+from dodona.synopses.axis import Axis
+from dodona.synopses.base import Header, Synopsis
+from dodona.synopses.ranges import Ranges
+
+METHODS = ("tree", "quantile buckets", "factorisation", "binary search")
+
+
+def intervals(
+    oracle: Oracle,
+    column: str,
+    *,
+    bits: int | None = None,
+    share: Number | None = None,
+    epsilon: Number | None = None,
+    rho: Number | None = None,
+    method: str = "best",
+) -> Synopsis:
+    """A synopsis of all ranges of ``column`` at ``bits`` bits (whole numbers: at their own precision)."""
+    portion = Portion.of(share, epsilon, rho)
+    axis = Axis.of(oracle.schema, column, bits)
+    offer = min(offers(oracle, axis, portion, method), key=lambda offered: offered.error)
+    made = offer.make()
+    body = Ranges(oracle.schema, axis, made.edges, made.curve, made.deviation)
+    accuracy = f"a random range is off by about {offer.error:.3g} rows (predicted before it was made)"
+    about = f"ranges, unions of ranges, quantiles and histograms of {axis}, over the rows where it is known"
+    header = Header(
+        oracle.name, about, accuracy, offer.words, oracle.schema, oracle.rows, combined(made.bills), {"method": offer.name}
+    )
+    return Synopsis(header, body)
+
+
+def offers(oracle: Oracle, axis: Axis, portion: Portion, method: str = "best") -> list[Offer]:
+    """The ways to publish the axis with their predicted errors; nothing is spent."""
+    if method not in (*METHODS, "best"):
+        raise BadQuery(f"method must be best, {', '.join(METHODS)}. Got {method!r}.")
+    named: dict[str, Callable[[], Offer | None]] = {
+        "tree": lambda: tree_offer(oracle, axis, portion) if axis.cells <= MOST_LEAVES else None,
+        "quantile buckets": lambda: quantile_offer(oracle, axis, portion),
+        "factorisation": lambda: factor_offer(oracle, axis, portion),
+        "binary search": lambda: search_offer(oracle, axis, portion),
+    }
+    wanted = [name for name in METHODS if name != "binary search"] if method == "best" else [method]
+    found = [offer for offer in (named[name]() for name in wanted) if offer is not None]
+    if not found:
+        raise Unsupported(f"{method} does not fit {axis}: take method='best', or other bits.")
+    return found
