@@ -21,14 +21,14 @@ from dodona.query.expr import Call, Column, Expr, Literal
 from dodona.query.procedure import Procedure
 from dodona.query.schema import Integer, Real, Schema
 from dodona.query.scores import Scores
-from dodona.query.statistic import Features, Gate, Nearest, Outer, Partition, Products, Query, Stack, Value
+from dodona.query.statistic import Features, Gate, Nearest, Outer, Partition, PrefixRoots, Products, Query, Stack, Value
 
 
 @dataclass(frozen=True)
 class Subspace:
     """Public directions to look along (SuLQ 4.1.2): coordinate j is sum_i ``weights[j][i]`` * ``exprs[i]``.
 
-    ``ranges``: what each coordinate is declared to lie in, from public facts or private answers; rows are clipped to it.
+    ``ranges``: where each coordinate is declared to lie, from public facts or private answers; rows are clipped to it.
     """
 
     exprs: tuple[Expr, ...]
@@ -39,7 +39,13 @@ class Subspace:
     @property
     def coordinates(self) -> tuple[Expr, ...]:
         """Each coordinate as a row expression: a DOT with constant weights."""
-        return tuple(Call("dot", (*self.exprs, *map(Literal, weights))) for weights in self.weights)
+        return tuple(_dot(self.exprs, weights) for weights in self.weights)
+
+
+def _dot(exprs: tuple[Expr, ...], weights: tuple[float, ...]) -> Expr:
+    """The inner product, without the terms that are 0."""
+    terms = [(expr, weight) for expr, weight in zip(exprs, weights, strict=True) if weight] or [(exprs[0], 0.0)]
+    return Call("dot", (*(expr for expr, _ in terms), *(Literal(weight) for _, weight in terms)))
 
 
 class HasSubspace(Protocol):
@@ -125,6 +131,10 @@ class Seen(Scores):
     own: Schema
     view: View
 
+    def sensitivity(self, neighbours: str) -> int:
+        """As the view's."""
+        return self.scores.sensitivity(neighbours)
+
     def statistics(self, schema: Schema) -> Query:  # noqa: ARG002 - the view has a schema of its own
         """The totals, rewritten."""
         return rewritten(self.scores.statistics(self.own), self.view._expr)
@@ -187,5 +197,6 @@ _KINDS: dict[type, Callable[[Any, Callable[[Expr], Expr]], Query]] = {
     Features: _features,
     Outer: lambda q, change: Outer(_features(q.features, change)),
     Nearest: lambda q, change: Nearest(_features(q.features, change), q.centres, rewritten(q.of, change)),
+    PrefixRoots: lambda q, change: PrefixRoots(change(q.by)),
     Products: lambda q, change: Products(tuple(map(change, q.conditions)), change(q.weight), q.order),
 }

@@ -1,8 +1,8 @@
 """Linear arrangements (Alda and Simon 2014, section 6): classes whose members are thresholds of few bits.
 
-A member is written f(x) = [<w, b(x)> >= t] with whole weights w over public conditions b. Lemma 9 embeds x and f as unit
-vectors u_x and v_f with <u_x, v_f> proportional to <w, b(x)> - t, so the mean of u_x, asked once, gives the mean of
-<w, b> for every f; equation (19) then turns it into a fraction,
+A member is written f(x) = [<w, b(x)> >= t] with whole weights w over public conditions b. Lemma 9 embeds x and f as
+unit vectors u_x and v_f with <u_x, v_f> proportional to <w, b(x)> - t, so the mean of u_x, asked once, gives the mean
+of <w, b> for every f; equation (19) then turns it into a fraction,
 
     omega = (S - m_0) / (m_1 - m_0),   S = <w, mean of b>,   m_c = E[<w, b> | f = c]  for b uniform on {0, 1}^k:
 

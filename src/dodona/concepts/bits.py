@@ -93,7 +93,9 @@ Truth = Callable[[Mapping[Expr, bool]], bool]
 
 
 def boolean(expr: Expr, known: Mapping[Expr, int]) -> tuple[Truth, tuple[int, ...]] | None:
-    """A Boolean combination of ``known`` conditions: how it is evaluated, and which it reads; None for anything else."""
+    """A Boolean combination of ``known`` conditions: how it is evaluated, and which it reads; None for anything
+    else.
+    """
     used: set[int] = set()
     truth = _truth(expr, known, used)
     if truth is None or len(used) > MOST_BITS:
@@ -107,7 +109,7 @@ def _truth(expr: Expr, known: Mapping[Expr, int], used: set[int]) -> Truth | Non
         return lambda point: point[expr]
     match expr:
         case Literal(bool(value)):
-            return lambda point: value
+            return lambda _: value
         case Call("not", (inner,)):
             one = _truth(inner, known, used)
             return None if one is None else lambda point: not one(point)
@@ -136,4 +138,4 @@ def flags(names: Sequence[str]) -> tuple[Expr, ...]:
 
 def packed(rows: NDArray[np.bool_]) -> NDArray[np.int64]:
     """Rows of up to 62 bits as whole numbers, first column lowest."""
-    return (rows.astype(np.int64) << np.arange(rows.shape[1], dtype=np.int64)).sum(axis=1)
+    return np.asarray((rows.astype(np.int64) << np.arange(rows.shape[1], dtype=np.int64)).sum(axis=1))

@@ -33,7 +33,15 @@ class Engine(Protocol):
 
 def block_bound(block: Block) -> int:
     """The largest size of one row's contribution to one total of the block."""
-    return max(1, block.bound**2 if block.gram else block.bound)
+    own = block.bound**2 if block.gram else block.bound
+    return max(1, own if block.kernel is None else own * block.kernel[0])
+
+
+def convolved(block: Block, sums: NDArray[Any]) -> NDArray[Any]:
+    """The sums by cell, convolved with the block's kernel where it has one; in the type of the sums, so exact."""
+    if block.kernel is None:
+        return sums
+    return np.asarray(np.convolve(sums, np.array(block.kernel, dtype=sums.dtype))[: block.cells])
 
 
 def empty_totals(block: Block, rows: int) -> NDArray[Any]:

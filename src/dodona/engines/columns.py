@@ -47,7 +47,10 @@ def require_physical(name: str, column: Column, family: str, kind: str) -> None:
 
 def read_columns(source: Any, schema: Schema) -> tuple[dict[str, Vector], int]:
     """The cleaned columns of the schema, in its order, and the number of rows; other columns are left alone."""
-    raws, rows = _raws(source, schema)
+    try:
+        raws, rows = _raws(source, schema)
+    except UnicodeDecodeError:
+        raise BadTable("the texts of a table must be UTF-8. Got one that is not.") from None
     for name, column in schema.items():
         require_physical(name, column, raws[name].family, raws[name].kind)
     return {name: clean(column, raws[name]) for name, column in schema.items()}, rows

@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dodona.engines import duckdb_source as sources
-from dodona.engines.base import EXACT_DOUBLE, block_bound, empty_totals
+from dodona.engines.base import EXACT_DOUBLE, block_bound, convolved, empty_totals
 from dodona.engines.columns import require_physical
 from dodona.engines.duckdb_dialect import DuckDBDialect, Physical
 from dodona.engines.kernels import Vector
@@ -59,10 +59,15 @@ class DuckDBEngine:
         self._limits = (memory_limit, threads)
         self._dialect = DuckDBDialect(schema, _physical(schema, self._source), self._source.relation)
         self._connections: dict[int, Any] = {}
+        # Texts are read once here: a broken one (not UTF-8) must refuse the file now, not fail a question later.
+        texts = "".join(f", MAX(length({text}))" for text in self._dialect.texts())
         try:
-            self._rows = int(self._cursor().execute(f"SELECT COUNT(*) FROM {self._source.relation}").fetchone()[0])
+            counted = self._cursor().execute(f"SELECT COUNT(*){texts} FROM {self._dialect.relation}").fetchone()
         except Exception:
-            raise BadTable(f"the source must be readable to its end. Got {os.fspath(source)!r}.") from None
+            raise BadTable(
+                f"the source must be readable to its end, its texts in UTF-8. Got {os.fspath(source)!r}."
+            ) from None
+        self._rows = int(counted[0])
 
     def rows(self) -> int:
         """The number of rows."""
@@ -124,7 +129,7 @@ class DuckDBEngine:
                 _place(program, statement, row, results)
             if counted != self._rows:
                 raise RuntimeError("the table changed")
-        return np.concatenate(results)
+        return np.concatenate([convolved(block, sums) for block, sums in zip(program.blocks, results, strict=True)])
 
     # -- by streaming ----------------------------------------------------------------------------------------------
 

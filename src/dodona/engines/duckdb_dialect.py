@@ -33,6 +33,10 @@ class DuckDBDialect(Dialect):
         selected = ", ".join(f"{raw.expression} AS r{i}" for i, raw in enumerate(staged.values()))
         self.relation = f"(SELECT {selected} FROM {relation}) AS raw"
 
+    def texts(self) -> list[str]:
+        """The columns that hold text of the source's own, as they stand in ``relation``."""
+        return [raw.expression for raw in self._columns.values() if raw.family == "text"]
+
     def operations(self) -> dict[str, Template]:
         return super().operations() | {"number": lambda x: f"CAST({x} AS DOUBLE)"}
 

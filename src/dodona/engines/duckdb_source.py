@@ -210,9 +210,9 @@ def _stream(file: str) -> BinaryIO:
 
 
 def _field(position: int, quote: str) -> str:
-    """One field as text, NULL where it is empty; a quoted one without its quotes."""
+    """One field as text without its quotes; NULL where it is empty, quoted or not, for writers differ in that."""
     field, mark, twice = f"f[{position}]", _WORDS.text(quote), _WORDS.text(2 * quote)
-    bare = f"replace(substr({field}, 2, length({field}) - 2), {twice}, {mark})"
+    bare = f"NULLIF(replace(substr({field}, 2, length({field}) - 2), {twice}, {mark}), '')"
     return f"CASE WHEN starts_with({field}, {mark}) THEN {bare} WHEN {field} <> '' THEN {field} END"
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dodona.engines.base import EXACT_DOUBLE, block_bound, empty_totals
+from dodona.engines.base import EXACT_DOUBLE, block_bound, convolved, empty_totals
 from dodona.engines.kernels import KERNELS, Vector
 from dodona.engines.lattice import Lattice
 from dodona.engines.reports import Pick, Respond, picked
@@ -46,7 +46,7 @@ class MemoryEngine:
                 sums[index] += _block_sums(block, vectors, length).astype(np.int64).astype(sums[index].dtype)
         for index, lattice in lattices.items():
             sums[index] += lattice.totals()
-        return np.concatenate(sums)
+        return np.concatenate([convolved(block, own) for block, own in zip(program.blocks, sums, strict=True)])
 
     def run(self, program: Program, start: int, stop: int) -> dict[int, Vector]:
         """The values of the program's roots on rows start..stop; other steps are dropped after their last use."""

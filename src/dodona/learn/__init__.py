@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from dodona.learn.perceptron import Perceptron
     from dodona.learn.ridge import Ridge
     from dodona.learn.scaler import StandardScaler
-    from dodona.learn.stat import stat
+    from dodona.learn.sq.stat import stat
     from dodona.learn.svd import SVD
 
 _HOME = {
@@ -27,7 +27,7 @@ _HOME = {
     "Ridge": "ridge",
     "SVD": "svd",
     "StandardScaler": "scaler",
-    "stat": "stat",
+    "stat": "sq.stat",
 }
 
 __all__ = [

@@ -37,8 +37,9 @@ class AgnosticLearner(ConditionLearner):
     """The member of ``concept_class`` that is right on about the most rows.
 
     ``concept_class``: any of ``dodona.concepts`` (its columns are those of the oracle, or x0, x1, ... of an array
-    without names); stumps at 15 even cuts of every column unless given. ``mechanism``: "permute-and-flip", or
-    "exponential", the paper's. ``epsilon``, ``delta``, ``bounds``: needed to learn from arrays. ``classes``: the two
+    without names); stumps at 15 even cuts of every column unless given. ``mechanism``: "permute-and-flip",
+    "exponential" (the paper's), or "best": the one with the smaller predicted error, which is the first one under pure
+    epsilon, and on an oracle without a curator its own way to choose. ``epsilon``, ``delta``, ``bounds``: needed to learn from arrays. ``classes``: the two
     labels, where those that occur in ``y`` are not public. ``share``: of an oracle's whole budget.
 
     After ``fit`` also: ``concepts_``, ``index_`` (the member's number) and ``gap_``: with probability 0.95 the member
@@ -49,7 +50,7 @@ class AgnosticLearner(ConditionLearner):
         self,
         concept_class=None,
         *,
-        mechanism="permute-and-flip",
+        mechanism="best",
         epsilon=None,
         delta=0,
         bounds=None,

@@ -39,7 +39,7 @@ class CompressionLearner(ConditionLearner):
         *,
         alpha=0.1,
         confidence=0.95,
-        mechanism="permute-and-flip",
+        mechanism="best",
         epsilon=None,
         delta=0,
         bounds=None,

@@ -117,6 +117,12 @@ class Learner(BaseEstimator):  # type: ignore[misc]
         """What else a reader of the summary should know; lines of text."""
         return []
 
+    def __sklearn_tags__(self) -> Any:
+        """Noise is fresh at every fit, and nobody can seed it."""
+        tags = super().__sklearn_tags__()
+        tags.non_deterministic = True
+        return tags
+
     def summary(self) -> str:
         """The estimator, what was learned, and what it cost."""
         if not hasattr(self, "cost_"):

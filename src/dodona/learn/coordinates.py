@@ -27,6 +27,7 @@ from dodona.query.statistic import Features, Outer, Value
 
 BIAS = 0.3  # the constant coordinate, beside coordinates of length about 1
 TYPICAL = 0.5  # the mean square of a feature in [-1, 1] for which balls are sized, before anything is known
+TIGHT = 0.8  # the ball for centred rows of length about 1: those a little shorter than thought still fill it
 MOST_TURNED = 64  # a turned coordinate reads all features, so a question has d^2 terms
 STEEPEST_FLOOR = 0.1  # whiten if noise stays below this variance: a feature spread over its range has 1/3
 
@@ -104,7 +105,7 @@ class Frame:
 
     def ask(self, oracle: Oracle, task: Task) -> Coordinates:
         """The coordinates, asked for at this share."""
-        return _whitened(oracle, task, self.share) if self.turned else _centred(oracle, task, self.share)
+        return _whitened(oracle, task, self.share) if self.turned else centred(oracle, task, self.share)
 
 
 def _mean_square(task: Task) -> Expr:
@@ -113,7 +114,8 @@ def _mean_square(task: Task) -> Expr:
     return Call("div", (Call("add", squares), Literal(float(len(squares))))) if len(squares) > 1 else squares[0]
 
 
-def _centred(oracle: Oracle, task: Task, share: Fraction) -> Coordinates:
+def centred(oracle: Oracle, task: Task, share: Fraction) -> Coordinates:
+    """Rows moved to their mean and brought to length about 1."""
     d, n = len(task.features), task.rows
     answer = oracle.ask(Value(_mean_square(task)), share=share / 6)
     square = d * float(np.clip(float(answer.total) / n, 0.02, 1.0))  # E |x|^2, and so the ball for the mean
@@ -126,7 +128,7 @@ def _centred(oracle: Oracle, task: Task, share: Fraction) -> Coordinates:
     true = max(size - noise, 0.0)
     spread = square - 2 * kept * true + kept**2 * size
     radius = math.sqrt(max(spread, 0.05 * square))
-    return Coordinates(task.exprs, kept * mean, np.eye(d) / radius, 1.0, math.sqrt(d))
+    return Coordinates(task.exprs, kept * mean, np.eye(d) / radius, TIGHT if noise else None, math.sqrt(d))
 
 
 def _whitened(oracle: Oracle, task: Task, share: Fraction) -> Coordinates:

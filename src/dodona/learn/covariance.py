@@ -4,7 +4,7 @@ Two ways, chosen by the predicted noise, before anything is spent:
 
 * the noise is far below the spread of the box: one query for the sums and the products of all features (SuLQ 4.1);
 * otherwise: the mean, the distances from it (``location.py``), then the products inside a ball around the mean. A row
-  outside is drawn onto the ball and keeps its direction. Charged by L2, noise falls with the squared radius of the ball.
+  outside is drawn onto the ball and keeps its direction. Charged by L2, noise falls with the ball's squared radius.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from dodona.oracle import Oracle
 from dodona.query.statistic import Features, Outer, Stack
 
 CLEAR = 0.005  # noise below this part of a box's variance: nothing is gained by looking closer
-LADDER_SHARE = 0.04
-LEAST_MEAN, MOST_MEAN = 0.08, 0.25  # shares for the mean
+LADDER_SHARE = Fraction(4, 100)
+MEAN_PERCENTS = (8, 12, 17, 25)  # shares for the mean, tried in order
 REACH = 0.95  # projections are declared to lie where this share of the rows does
 
 
@@ -63,11 +63,11 @@ def predicted_edge(oracle: Oracle, features: Sequence[Feature], rows: int, share
 def mean_share(oracle: Oracle, features: Sequence[Feature], rows: int, share: Fraction) -> Fraction:
     """What a first mean is worth: enough that its squared error is a small part of the box's variance."""
     wanted = 0.15 * _box_variance(features) * len(features)
-    for percent in (8, 12, 17, 25):
+    for percent in MEAN_PERCENTS:
         part = share * Fraction(percent, 100)
-        if mean_error(oracle, features, rows, float(part)) <= wanted:
+        if mean_error(oracle, features, rows, part) <= wanted:
             return part
-    return share * Fraction(MOST_MEAN)
+    return share * Fraction(MEAN_PERCENTS[-1], 100)
 
 
 def _at_once(oracle: Oracle, features: tuple[Feature, ...], rows: int, share: Fraction) -> Covariance:
@@ -84,12 +84,12 @@ def _at_once(oracle: Oracle, features: tuple[Feature, ...], rows: int, share: Fr
 
 def _in_ball(oracle: Oracle, features: tuple[Feature, ...], rows: int, share: Fraction) -> Covariance:
     first = mean_share(oracle, features, rows, share)
-    ladder_share = share * Fraction(LADDER_SHARE)
+    ladder_share = share * LADDER_SHARE
     left = share - first - ladder_share
-    around = moved(features, noisy_mean(oracle, features, rows, float(first), None))
-    ladder = distances(oracle, around, rows, float(ladder_share))
-    radius = best_radius(oracle, features, rows, float(left), ladder)
-    moments = second_moments(oracle, around, rows, float(left), radius)
+    around = moved(features, noisy_mean(oracle, features, rows, first, None))
+    ladder = distances(oracle, around, rows, ladder_share)
+    radius = best_radius(oracle, features, rows, left, ladder)
+    moments = second_moments(oracle, around, rows, left, radius)
     return _described(around, moments, ladder.radius(REACH), _inflation(ladder, radius))
 
 

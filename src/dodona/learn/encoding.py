@@ -78,7 +78,7 @@ class Feature:
 
     def moved(self, by: float) -> Feature:
         """The same feature minus ``by``: what counted as 0 now counts as -``by``."""
-        return replace(self, middle=self.middle + by * self.half, fill=self.fill - by)
+        return replace(self, middle=float(self.middle + by * self.half), fill=float(self.fill - by))
 
 
 def alike(features: Sequence[Feature]) -> tuple[Feature, ...]:
@@ -88,9 +88,7 @@ def alike(features: Sequence[Feature]) -> tuple[Feature, ...]:
     """
     unit = max(1.0 if feature.label is not None else feature.half * feature.limit for feature in features)
     return tuple(
-        replace(f, half=unit)
-        if f.label is not None
-        else replace(f, half=unit, limit=f.half * f.limit / unit)
+        replace(f, half=unit) if f.label is not None else replace(f, half=unit, limit=f.half * f.limit / unit)
         for f in features
     )
 

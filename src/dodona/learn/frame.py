@@ -20,13 +20,13 @@ from dodona.query.expr import Call, Expr, Literal
 Matrix = NDArray[np.float64]
 
 LADDER_SHARE = Fraction(3, 100)
-SECOND_MEAN = Fraction(1, 10)
+SECOND_MEAN = Fraction(1, 5)
 GRAM_SHARE = Fraction(1, 5)
 
 
 @dataclass(frozen=True)
 class Frame:
-    """Coordinates z = W^T (u - c): ``features`` are u - c, ``axes`` W (d x q), ``spread`` the variance along each.
+    """Coordinates z = W^T (u - c): ``features`` are u - c, ``axes`` W (d x q), ``variances`` E[z z^T].
 
     ``radius``: sums are taken in this ball. ``energy``: E|u - c|^2, if known. ``left``: the share not spent yet.
     """
@@ -58,7 +58,7 @@ def strength_of(oracle: Oracle, features: Sequence[Feature], rows: int, k: int, 
     spread = float(np.asarray(oracle.price(query, share=share).spread)[0])
     if spread == 0.0:
         return float("inf")
-    needed = mean_error(oracle, features, rows, float(share))
+    needed = mean_error(oracle, features, rows, share)
     if needed > sum((f.high - f.low) ** 2 for f in features) / 24:
         return 0.0  # not even the mean would be told from the middle of the box
     return rows / max(k, 1) / spread
@@ -66,8 +66,8 @@ def strength_of(oracle: Oracle, features: Sequence[Feature], rows: int, k: int, 
 
 def single_mean(oracle: Oracle, features: Sequence[Feature], rows: int, share: Fraction) -> tuple[Matrix, float]:
     """The mean, with all that there is to spend, and its expected error."""
-    error = mean_error(oracle, features, rows, float(share)) ** 0.5
-    return noisy_mean(oracle, features, rows, float(share), None), error
+    error = mean_error(oracle, features, rows, share) ** 0.5
+    return noisy_mean(oracle, features, rows, share, None), error
 
 
 def coverage_for(strength: float) -> float:
@@ -82,29 +82,30 @@ def frame_of(
     exact = np.isinf(strength)
     first = mean_share(oracle, features, rows, share)
     left = share - first
-    around = moved(features, noisy_mean(oracle, features, rows, float(first), None))
+    around = moved(features, noisy_mean(oracle, features, rows, first, None))
     coverage, radius = coverage_for(strength), None
     ladder = None
     if not exact:
         ladder_share, second = share * LADDER_SHARE, share * SECOND_MEAN
-        ladder = distances(oracle, around, rows, float(ladder_share))
-        nearer = noisy_mean(oracle, around, rows, float(second), ladder.radius(coverage))
+        ladder = distances(oracle, around, rows, ladder_share)
+        nearer = noisy_mean(oracle, around, rows, second, ladder.radius(coverage))
         around = moved(around, nearer)
-        ladder = distances(oracle, around, rows, float(ladder_share))
+        ladder = distances(oracle, around, rows, ladder_share)
         radius = ladder.radius(coverage)
         left -= 2 * ladder_share + second
     exprs = tuple(feature.expr for feature in around)
     if full:
         d = len(features)
-        return Frame(around, exprs, np.eye(d), np.ones(d), radius, None, rows, left)
+        return Frame(around, exprs, np.eye(d), np.eye(d), radius, None, rows, left)
     gram = share * GRAM_SHARE
-    ball = best_radius(oracle, features, rows, float(gram), ladder)
-    moments = second_moments(oracle, around, rows, float(gram), ball)
+    ball = best_radius(oracle, features, rows, gram, ladder)
+    moments = second_moments(oracle, around, rows, gram, ball)
     values, vectors = spectrum(moments)
     kept = max(int(np.count_nonzero(values)), 1)
     if kept == len(features):  # every direction: no need to turn the axes
-        axes, exprs = np.eye(kept), exprs
-        return Frame(around, exprs, axes, moments.matrix, radius, _energy(moments.matrix, ladder), rows, left - gram)
+        return Frame(
+            around, exprs, np.eye(kept), moments.matrix, radius, _energy(moments.matrix, ladder), rows, left - gram
+        )
     axes = vectors[:, :kept]
     turned = tuple(Call("dot", (*exprs, *map(Literal, map(float, axis)))) for axis in axes.T)
     spread = np.diag(np.maximum(values[:kept], 1e-9))

@@ -25,7 +25,7 @@ from dodona.learn.encoding import Feature, alike, held_rows
 from dodona.learn.frame import Frame, frame_of, single_mean, strength_of
 from dodona.learn.lloyd import Round, ask_round, centre_error, pooled
 from dodona.learn.outlook import Outlook, mean_outlook
-from dodona.learn.progress import shown
+from dodona.learn.progress import rounds
 from dodona.learn.seeds import cells_for, from_cells, from_spectrum
 from dodona.learn.task import task_of
 from dodona.privacy.numbers import Number
@@ -73,7 +73,7 @@ class KMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Le
         """Learns from an oracle, an array or a data frame."""
         task = task_of(self, X)
         features = alike(task.features)
-        k = self._checked(task.rows)
+        k = self._checked(task.rows, len(features))
         oracle = Recorded(task.oracle)
         self.features_, self.note_, self.inertia_, self.n_iter_ = features, "", None, 0
         random = check_random_state(self.random_state)
@@ -81,18 +81,22 @@ class KMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Le
         if k == 1 or strength < WEAK:
             self._one(single_mean(oracle, features, task.rows, task.share), task.rows)
             if k > 1:
-                self.note_ = f"1 centre, not {k}: a cluster of rows/{k} is only {strength:.2g} times the noise of a count"
+                self.note_ = (
+                    f"1 centre, not {k}: a cluster of rows/{k} is only {strength:.2g} times the noise of a count"
+                )
             finish(self, oracle)
             return self
         frame = frame_of(oracle, features, task.rows, task.share, strength, full=not isinstance(self.init, str))
         seeds, left = self._seeds(oracle, frame, k, strength, random)
         self._rounds(oracle, frame, seeds, left, strength)
         if len(self.cluster_centers_) < k:
-            self.note_ = f"{len(self.cluster_centers_)} centres, not {k}: the noise or the rows do not support the others"
+            self.note_ = (
+                f"{len(self.cluster_centers_)} centres, not {k}: the noise or the rows do not support the others"
+            )
         finish(self, oracle)
         return self
 
-    def _checked(self, rows: int) -> int:
+    def _checked(self, rows: int, width: int) -> int:
         for name, value in (("n_clusters", self.n_clusters), ("max_iter", self.max_iter)):
             if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1:
                 raise BadQuery(f"{name} must be a positive whole number. Got {value!r}.")
@@ -100,6 +104,9 @@ class KMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Le
             raise BadQuery(f"n_clusters must be at most the number of rows. Got {self.n_clusters} for {rows} rows.")
         if isinstance(self.init, str) and self.init != "private":
             raise BadQuery(f'init must be "private" or an array of public centres. Got {self.init!r}.')
+        shape = (self.n_clusters, width)
+        if not isinstance(self.init, str) and np.shape(self.init) != shape:
+            raise BadQuery(f"init must have {shape[0]} rows of {width} numbers. Got shape {np.shape(self.init)}.")
         return int(self.n_clusters)
 
     def _seeds(
@@ -107,23 +114,20 @@ class KMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Le
     ) -> tuple[Matrix, Fraction]:
         """Centres to begin with, in the frame, and the share that is left."""
         if not isinstance(self.init, str):
-            centres = np.asarray(self.init, dtype=np.float64)
-            if centres.shape != (k, len(frame.features)):
-                raise BadQuery(f"init must have {k} rows of {len(frame.features)} numbers. Got shape {centres.shape}.")
-            return frame.inside(centres), frame.left
+            return frame.inside(np.asarray(self.init, dtype=np.float64)), frame.left
         cells = cells_for(frame, k, strength)
         if cells == 0:
             return from_spectrum(frame, k, random), frame.left
         code = from_spectrum(frame, cells, random)
-        answer = ask_round(oracle, frame.exprs, code, frame.radius, float(frame.left * CODE_SHARE))
+        answer = ask_round(oracle, frame.exprs, code, frame.radius, frame.left * CODE_SHARE)
         return from_cells(answer, frame.rows, k, random), frame.left * (1 - CODE_SHARE)
 
     def _rounds(self, oracle: Recorded, frame: Frame, centres: Matrix, left: Fraction, strength: float) -> None:
         wanted = int(min(self.max_iter, max(1.0, strength / ROUND_STRENGTH)))
         cells = Round(np.zeros(0), np.zeros((0, 0)), 0.0, 0.0)
-        for _ in shown(range(wanted), "k-means"):
+        for _ in rounds(wanted, "k-means"):
             before = centres
-            answer = ask_round(oracle, frame.exprs, before, frame.radius, float(left / wanted))
+            answer = ask_round(oracle, frame.exprs, before, frame.radius, left / wanted)
             cells, centres = pooled(answer, frame.rows)
             self.n_iter_ += 1
             if answer.sum_spread == 0.0 and np.array_equal(before, centres):

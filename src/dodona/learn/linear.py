@@ -70,11 +70,12 @@ def residual_sums(frame: Coordinates, residuals: tuple[Expr, ...], radius: float
     return Features(products, radius)
 
 
-def class_counts(sums: Floats, noise: float, rows: int) -> Floats:
-    """Rows of each class, from the sums of the constant coordinate, shrunk to equal ones by their noise."""
-    equal = rows / len(sums)
-    found, doubt = sums[:, -1] / BIAS, noise / BIAS
-    trust = equal**2 / (equal**2 + 16 * doubt**2)  # classes differ in size by about a quarter
+def shrunk_counts(found: Floats, noise: float, rows: int) -> Floats:
+    """Rows of each class, shrunk to equal classes as far as they are noise; as given where there is none."""
+    if not noise:
+        return np.maximum(found, 1e-9)
+    equal = rows / len(found)
+    trust = equal**2 / (equal**2 + 16 * noise**2)  # as if classes differed in size by about a quarter
     return np.maximum(trust * found + (1 - trust) * equal, equal / 10)
 
 
@@ -83,7 +84,7 @@ def centroids(sums: Floats, noise: float, rows: int, directions: float) -> Float
 
     |m_k|^2 is the squared length of the noisy mean less that of its noise, or long noise would look like a far class.
     """
-    counts = class_counts(sums, noise, rows)
+    counts = shrunk_counts(sums[:, -1] / BIAS, noise / BIAS, rows)
     means = sums[:, :-1] / counts[:, None]
     lengths = np.maximum((means**2).sum(axis=1) - means.shape[1] * (noise / counts) ** 2, 0.0)
     return directions * np.column_stack([means, -lengths / (2 * BIAS)])

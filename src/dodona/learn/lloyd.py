@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dodona.oracle import Oracle
+from dodona.privacy.numbers import Number
 from dodona.query.expr import Expr, Literal
 from dodona.query.statistic import Features, Nearest, Stack, Value
 
@@ -35,7 +36,7 @@ def round_query(exprs: tuple[Expr, ...], centres: Matrix, radius: float | None) 
     return Nearest(Features(exprs), points, Stack((_ONE, Features(exprs, radius))))
 
 
-def ask_round(oracle: Oracle, exprs: tuple[Expr, ...], centres: Matrix, radius: float | None, share: float) -> Round:
+def ask_round(oracle: Oracle, exprs: tuple[Expr, ...], centres: Matrix, radius: float | None, share: Number) -> Round:
     """One vector query. The answer lists the counts of all cells, then the sums cell by cell."""
     answer = oracle.ask(round_query(exprs, centres, radius), share=share)
     k = len(centres)
@@ -80,7 +81,7 @@ def _drawn(answer: Round, rows: int, overall: Matrix | None = None) -> tuple[Mat
     if answer.sum_spread == 0.0:
         filled = answer.counts > 0
         return answer.sums / np.maximum(answer.counts, 1.0)[:, None], filled
-    counts = np.maximum(answer.counts, answer.count_spread)
+    counts = np.maximum(answer.counts, max(answer.count_spread, 1.0))
     difference = answer.sums / counts[:, None] - overall
     noise = answer.sums.shape[1] * (answer.sum_spread / counts) ** 2
     kept = np.maximum(0.0, 1.0 - noise / np.maximum((difference**2).sum(axis=1), 1e-300))

@@ -18,6 +18,7 @@ from sklearn.isotonic import isotonic_regression
 
 from dodona.learn.encoding import Feature
 from dodona.oracle import Oracle
+from dodona.privacy.numbers import Number
 from dodona.query.expr import Call, Expr, Literal
 from dodona.query.statistic import Features, Partition, Value, bucket
 
@@ -54,13 +55,13 @@ def box_squared(features: Sequence[Feature]) -> float:
     return sum(max(abs(feature.low), abs(feature.high)) ** 2 for feature in features)
 
 
-def mean_error(oracle: Oracle, features: Sequence[Feature], rows: int, share: float) -> float:
+def mean_error(oracle: Oracle, features: Sequence[Feature], rows: int, share: Number) -> float:
     """The expected squared error of the mean that this share buys; nothing is spent."""
     spread = np.asarray(oracle.price(Features(_exprs(features)), share=share).spread)
     return float((spread**2).sum()) / max(rows, 1) ** 2
 
 
-def noisy_mean(oracle: Oracle, features: Sequence[Feature], rows: int, share: float, radius: float | None) -> Vector:
+def noisy_mean(oracle: Oracle, features: Sequence[Feature], rows: int, share: Number, radius: float | None) -> Vector:
     """The mean in the features' frame, drawn towards the origin by what the noise explains, and kept in the box.
 
     The factor max(0, 1 - E|noise|^2 / |answer|^2) is that of James and Stein (1961): never worse, on average, than the
@@ -73,7 +74,7 @@ def noisy_mean(oracle: Oracle, features: Sequence[Feature], rows: int, share: fl
     return np.clip(mean * kept, [feature.low for feature in features], [feature.high for feature in features])
 
 
-def distances(oracle: Oracle, features: Sequence[Feature], rows: int, share: float) -> Ladder:
+def distances(oracle: Oracle, features: Sequence[Feature], rows: int, share: Number) -> Ladder:
     """How far the rows lie from the origin of the features' frame: noisy counts per rung, made to increase."""
     furthest = box_squared(features) * (1 + 1e-6)
     squared = furthest * 2.0 ** (-np.arange(RUNGS - 1, -1, -1) / 2)

@@ -27,7 +27,7 @@ from dodona.learn.linear import (
     sigmoid,
     stand_in,
 )
-from dodona.learn.supervised import Floats, Outlook, noise_of, require_budget
+from dodona.learn.supervised import Floats, Outlook, ProbabilityClassifier, noise_of, require_budget
 from dodona.learn.task import Task
 from dodona.oracle import Oracle
 from dodona.query.expr import Call, Expr
@@ -48,7 +48,7 @@ class _Shares(NamedTuple):
     later: Fraction
 
 
-class LogisticRegression(LinearClassifier):
+class LogisticRegression(LinearClassifier, ProbabilityClassifier):
     """Linear classifier with probabilities.
 
     ``epsilon``, ``delta``, ``bounds``: needed to learn from arrays. ``classes``: the labels, where those that occur in
@@ -114,7 +114,7 @@ class LogisticRegression(LinearClassifier):
         question = self._gradient(task, stand_in(task))
         return linear_outlook(task, question, "gradients", shares.rounds, shares.later, shares.first)
 
-    def _likelihood(self, rows: Floats) -> Floats:
+    def _evidence(self, rows: Floats) -> Floats:
         scores = expit(self._scores(rows))
         return np.hstack([1 - scores, scores]) if len(self.classes_) == 2 else scores + 1e-300
 

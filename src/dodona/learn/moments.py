@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from dodona.learn.encoding import Feature
 from dodona.learn.location import Ladder
 from dodona.oracle import Oracle
+from dodona.privacy.numbers import Number
 from dodona.query.statistic import Features, Outer
 
 Matrix = NDArray[np.float64]
@@ -34,7 +35,7 @@ class Moments:
 
 
 def second_moments(
-    oracle: Oracle, features: Sequence[Feature], rows: int, share: float, radius: float | None
+    oracle: Oracle, features: Sequence[Feature], rows: int, share: Number, radius: float | None
 ) -> Moments:
     """One vector query for the d(d+1)/2 distinct sums, charged by its L2 norm (ERRATA 3)."""
     answer = oracle.ask(_query(features, radius), share=share)
@@ -47,7 +48,7 @@ def second_moments(
 
 
 def best_radius(
-    oracle: Oracle, features: Sequence[Feature], rows: int, share: float, ladder: Ladder | None
+    oracle: Oracle, features: Sequence[Feature], rows: int, share: Number, ladder: Ladder | None
 ) -> float | None:
     """The ball with the least predicted error, or None for the box. ``features``: as declared, for the price.
 
@@ -80,8 +81,9 @@ def spectrum(moments: Moments) -> tuple[NDArray[np.float64], Matrix]:
     signs = np.sign(vectors[np.abs(vectors).argmax(axis=0), np.arange(len(values))])
     beyond = np.maximum(values, 0.0) ** 2 - moments.edge**2
     shrunk = np.where(beyond > 0, (values + np.sqrt(np.maximum(beyond, 0.0))) / 2, 0.0)
-    clean = moments.spread == 0.0
-    return (np.maximum(values, 0.0) if clean else shrunk), vectors * np.where(signs == 0, 1.0, signs)
+    if moments.spread == 0.0:  # what is left is rounding below this
+        shrunk = np.where(values > values[0] * len(values) * np.finfo(np.float64).eps, values, 0.0)
+    return shrunk, vectors * np.where(signs == 0, 1.0, signs)
 
 
 def _query(features: Sequence[Feature], radius: float | None) -> Outer:

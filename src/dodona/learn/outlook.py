@@ -13,11 +13,10 @@ from dodona.errors import BadEffort
 from dodona.learn.covariance import mean_share, predicted_edge
 from dodona.learn.encoding import Feature, alike, features_of
 from dodona.learn.location import mean_error
-from dodona.learn.task import stated_ranges
+from dodona.learn.task import blank_oracle
 from dodona.oracle import Oracle
 from dodona.privacy.numbers import exact
 from dodona.query.expr import Call, Column
-from dodona.query.schema import Schema
 
 LIMIT = 1 / 12  # the variance, in ranges squared, of rows that fill their range evenly
 
@@ -58,12 +57,8 @@ def prospect(estimator: Any, data: Any, n_features: int | None) -> tuple[Oracle,
         raise BadEffort("plan for a number of rows needs n_features=, the number of columns.")
     if estimator.epsilon is None:
         raise BadEffort("epsilon= must be given to plan for a number of rows: there is no default.")
-    from dodona.session import curator_over
-
-    names = tuple(f"x{index}" for index in range(n_features))
-    schema = Schema(dict(zip(names, stated_ranges(estimator.bounds, n_features, "bounds"), strict=True)))
-    oracle = curator_over({name: np.zeros(0) for name in names}, schema, estimator.epsilon, estimator.delta)
-    return oracle, alike(features_of(schema, names)), int(data), Fraction(1)
+    oracle = blank_oracle(estimator, n_features)
+    return oracle, alike(features_of(oracle.schema, tuple(oracle.schema))), int(data), Fraction(1)
 
 
 def bill_of(oracle: Oracle, share: Fraction) -> tuple[float, str]:
@@ -87,7 +82,7 @@ def mean_outlook(estimator: Any, data: Any, n_features: int | None) -> Outlook:
     """The squared error of a mean bought with a tenth, over the total variance of rows that fill the box evenly."""
     oracle, features, rows, share = prospect(estimator, data, n_features)
     first = mean_share(oracle, features, rows, share)
-    error = mean_error(oracle, features, rows, float(first)) / (box_variance(features) * len(features))
+    error = mean_error(oracle, features, rows, first) / (box_variance(features) * len(features))
     price, unit = bill_of(oracle, share)
     needed = int(np.ceil(rows * np.sqrt(error)))
     return Outlook(error < 1, price, unit, error, "error of the mean over the box's variance", rows, needed)

@@ -108,8 +108,8 @@ class Classifier(ClassifierMixin, Learner):  # type: ignore[misc]
         """What ``_learn`` would ask, from prices alone."""
 
     @abstractmethod
-    def _likelihood(self, rows: Floats) -> Floats:
-        """A positive weight for each class, for rows of scaled features."""
+    def _evidence(self, rows: Floats) -> Floats:
+        """A number for each class, the largest for the one to predict, for rows of scaled features."""
 
     def fit(self, X: Any, y: Any = None) -> Self:  # noqa: N803 - scikit-learn's name
         """Learn from an oracle (``y`` names the target column) or from arrays (``epsilon=`` and ``bounds=`` given)."""
@@ -143,14 +143,22 @@ class Classifier(ClassifierMixin, Learner):  # type: ignore[misc]
             return encode_rows(self.features_, np.asarray(rows), self._names)
         return encode_rows(self.features_, rows, self._names)
 
+    def predict(self, X: Any) -> NDArray[Any]:  # noqa: N803
+        """The class of each row."""
+        return np.asarray(self.classes_[self._evidence(self._scaled(X)).argmax(axis=1)])
+
+
+class ProbabilityClassifier(Classifier):
+    """Abstract: a classifier whose evidence is in proportion to the probability of each class."""
+
     def predict_proba(self, X: Any) -> Floats:  # noqa: N803
         """The probability of each class, in the order of ``classes_``."""
-        weights = self._likelihood(self._scaled(X))
+        weights = self._evidence(self._scaled(X))
         return weights / weights.sum(axis=1, keepdims=True)
 
-    def predict(self, X: Any) -> NDArray[Any]:  # noqa: N803
-        """The most probable class of each row."""
-        return np.asarray(self.classes_[self.predict_proba(X).argmax(axis=1)])
+    def predict_log_proba(self, X: Any) -> Floats:  # noqa: N803
+        """The logarithm of ``predict_proba``."""
+        return np.log(self.predict_proba(X))
 
 
 def by_class(task: Task) -> Expr:

@@ -19,8 +19,8 @@ from dodona.privacy.numbers import Number
 class SVD(Projection):
     """The top right singular vectors of the rows: eigenvectors of A^T A = sum_i x_i x_i^T, asked with noise.
 
-    A^T A / n is the covariance plus mu mu^T, and both are asked from where the rows are (``covariance.py``), which costs
-    less noise than asking for products of uncentred columns.
+    A^T A / n is the covariance plus mu mu^T, and both are asked from where the rows are (``covariance.py``), which
+    costs less noise than asking for products of uncentred columns.
 
     ``n_components``: how many; None: those above the noise. Parameters and units as ``PCA``; attributes as
     scikit-learn's ``TruncatedSVD``: ``components_``, ``singular_values_``, ``explained_variance_`` (of the projected

@@ -18,7 +18,7 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import validate_data
 
-from dodona.errors import BadEffort, BadQuery
+from dodona.errors import BadEffort, BadQuery, BadSchema
 from dodona.learn.encoding import Feature, features_of
 from dodona.oracle import Oracle
 from dodona.privacy.numbers import exact
@@ -103,7 +103,6 @@ def _from_arrays(estimator: Any, data: Any, target: Any, kind: str) -> Task:
         raise BadEffort(
             "epsilon= must be given to learn from arrays: there is no default. Or hand fit() an oracle with a budget."
         )
-    array = np.asfortranarray(array)  # columns in one piece each: the table reads them one by one
     names = tuple(map(str, getattr(estimator, "feature_names_in_", [f"x{i}" for i in range(array.shape[1])])))
     columns: dict[str, SchemaColumn] = dict(
         zip(names, stated_ranges(estimator.bounds, array.shape[1], "bounds"), strict=True)
@@ -123,6 +122,15 @@ def _from_arrays(estimator: Any, data: Any, target: Any, kind: str) -> Task:
     return Task(oracle, features, names, Fraction(1), TARGET if kind != "none" else None, coded)
 
 
+def blank_oracle(estimator: Any, columns: int) -> Oracle:
+    """An oracle over no rows, with the estimator's bounds and budget: for prices, which look at no row."""
+    from dodona.session import curator_over
+
+    names = tuple(f"x{index}" for index in range(columns))
+    schema = Schema(dict(zip(names, stated_ranges(estimator.bounds, columns, "bounds"), strict=True)))
+    return curator_over({name: np.zeros(0) for name in names}, schema, estimator.epsilon, estimator.delta)
+
+
 def stated_ranges(bounds: Any, count: int, name: str) -> list[Real]:
     """``bounds`` as one declared range per column."""
     if bounds is None:
@@ -131,7 +139,10 @@ def stated_ranges(bounds: Any, count: int, name: str) -> list[Real]:
         low, high = (np.broadcast_to(np.asarray(end, dtype=np.float64), (count,)) for end in bounds)
     except (TypeError, ValueError):
         raise BadEffort(f"{name} must be (low, high), numbers or one per column ({count}). Got {bounds!r}.") from None
-    return [Real(float(a), float(b)) for a, b in zip(low, high, strict=True)]
+    try:
+        return [Real(float(a), float(b)) for a, b in zip(low, high, strict=True)]
+    except BadSchema as error:
+        raise BadEffort(f"{name}: {error}") from None
 
 
 def _coded(estimator: Any, target: Any) -> tuple[NDArray[np.int64], tuple[Label, ...]]:

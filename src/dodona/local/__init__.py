@@ -16,7 +16,6 @@ _HOME = {
     "Scheme": "scheme",
     "invitation": "client",
     "scheme_for": "scheme",
-    "simulate": "on_queries",
 }
 """Public name -> module of this room that holds it."""
 

@@ -1,7 +1,8 @@
 """What runs on a respondent's device: one person's answers in, one randomised report out.
 
-A client is made from the public invitation (question, schema, epsilon, version). It keeps the person's own account: over
-all reports it makes, epsilon in total is never passed (KLNRS Definition 5.3), also after its state was saved and loaded.
+A client is made from the public invitation (question, schema, epsilon, version). It keeps the person's own account:
+over all reports it makes, epsilon in total is never passed (KLNRS Definition 5.3), also after its state was saved and
+loaded.
 """
 
 from __future__ import annotations
@@ -115,5 +116,3 @@ def unpacked(scheme: Scheme, report: bytes) -> tuple[int, np.ndarray[tuple[int],
         return "another shape"
     fields = np.frombuffer(report, dtype="<i8", offset=_HEADER.size).astype(np.int64)
     return (group, fields) if bool(scheme.groups[group].valid(fields[None, :])[0]) else "out of range"
-
-

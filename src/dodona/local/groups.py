@@ -6,6 +6,7 @@ bias for any data. Its variances are known before anyone reports: ``spread`` for
 for any data.
 """
 
+# ruff: noqa: ARG002 - members of one contract share one signature
 from __future__ import annotations
 
 from dataclasses import dataclass
@@ -30,8 +31,13 @@ _GRID = 1 << 20  # public directions are summed as whole multiples of 1/_GRID
 class Group(Protocol):
     """The contract."""
 
-    places: NDArray[np.intp]
-    fields: int
+    @property
+    def places(self) -> NDArray[np.intp]:
+        """The coordinates of the answer it serves."""
+
+    @property
+    def fields(self) -> int:
+        """Whole numbers in a report."""
 
     @property
     def name(self) -> str:
@@ -70,7 +76,9 @@ class Box:
     @property
     def name(self) -> str:
         """The randomiser, in words."""
-        return "nothing (constants)" if self.response is None else f"rounding and cube response ({_shape(self.response)})"
+        if self.response is None:
+            return "nothing (constants)"
+        return f"rounding and cube response ({_shape(self.response)})"
 
     @property
     def _varying(self) -> Whole:
@@ -129,7 +137,9 @@ class Box:
 
 @dataclass(frozen=True, eq=False)
 class Signs:
-    """Scaled parities of common bits: ``masks[i]`` is the set of bits of coordinate i, ``scale[i]`` its size in steps."""
+    """Scaled parities of common bits: ``masks[i]`` is the set of bits of coordinate i, ``scale[i]`` its size in
+    steps.
+    """
 
     places: NDArray[np.intp]
     block: Block

@@ -1,7 +1,7 @@
 """What rows hold, as whole numbers: a block's values, cell and range, read off a program's steps.
 
-The range of a value comes from the program alone (the grid it was clipped to, 0 where it may be missing or gated), never
-from rows: it is what randomisers round to.
+The range of a value comes from the program alone (the grid it was clipped to, 0 where it may be missing or gated),
+never from rows: it is what randomisers round to.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Reports on products of few conditions out of many: parities of a random few bits, then a change of basis.
 
-The mean of a product is a signed mean of parities, prod_{i in S} b_i = 2^-|S| sum_{T in S} (-1)^|T| prod_{i in T} s_i with
-signs s_i = 1 - 2 b_i, so everything ``Products`` asks for follows from parities of at most ``order`` bits, without bias.
-A weight in {-1, 0, 1} (or a gate) is one or two more bits: weight = [weight = 1] - [weight = -1].
+The mean of a product is a signed mean of parities, prod_{i in S} b_i = 2^-|S| sum_{T in S} (-1)^|T| prod_{i in T} s_i
+with signs s_i = 1 - 2 b_i, so everything ``Products`` asks for follows from parities of at most ``order`` bits,
+without bias. A weight in {-1, 0, 1} (or a gate) is one or two more bits: weight = [weight = 1] - [weight = -1].
 """
 
 from __future__ import annotations
@@ -84,7 +84,9 @@ class Monomials:
         return np.concatenate(parts)
 
     def variances(self, reports: int, people: int) -> tuple[Floats, Floats]:
-        """4^-j sum_i C(j, i) Var_i for a product of j bits (parities taken as uncorrelated); worst: fully correlated."""
+        """4^-j sum_i C(j, i) Var_i for a product of j bits (parities taken as uncorrelated); worst: fully
+        correlated.
+        """
         d, order, extra = len(self.block.values), self.block.order or 0, bool(self.signs)
         by_order = [0.0] + [self.response.variance(i, reports, people) for i in range(1, self.response.order + 1)]
         expected, worst = [], []
@@ -110,7 +112,7 @@ class Monomials:
 
 @lru_cache(maxsize=32)
 def _sets(d: int, size: int) -> Whole:
-    return np.array(list(itertools.combinations(range(d), size)), dtype=np.int64).reshape(-1, size)
+    return np.array(list(itertools.combinations(range(d), size)), dtype=np.int64).reshape(comb(d, size), size)
 
 
 def _product_means(signs: Floats, sets: Whole, columns: int) -> Floats:
@@ -121,4 +123,4 @@ def _product_means(signs: Floats, sets: Whole, columns: int) -> Floats:
         for chosen in itertools.combinations(range(j), i):
             numbers = set_numbers(sets[:, list(chosen)], columns) if i else np.zeros(len(sets), dtype=np.int64)
             total += (-1) ** i * signs[numbers]
-    return total / 2**j
+    return np.asarray(total / 2**j)

@@ -1,4 +1,6 @@
-"""One person's answers, computed on their own device: the operations of ``query/program.py`` on plain Python numbers."""
+"""One person's answers, computed on their own device: the operations of ``query/program.py`` on plain Python
+numbers.
+"""
 
 from __future__ import annotations
 
@@ -54,7 +56,7 @@ def _real(value: Any, facts: Sequence[Any]) -> Cell:
     if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
         return None
     low, high, _ = facts
-    return min(max(float(value), low), high)
+    return float(min(max(float(value), low), high))
 
 
 def _integer(value: Any, facts: Sequence[Any]) -> Cell:
@@ -72,7 +74,7 @@ Arguments = Sequence[Any]
 
 
 def _strict(function: Callable[..., Cell]) -> Callable[[Arguments, tuple[Any, ...]], Cell]:
-    return lambda args, constants: None if None in args else function(*args)
+    return lambda args, _: None if None in args else function(*args)
 
 
 def _and(args: Arguments, constants: tuple[Any, ...]) -> Cell:
@@ -101,9 +103,9 @@ def _dot(args: Arguments, constants: tuple[Any, ...]) -> Cell:
 
 
 _OPERATIONS: dict[str, Callable[[Arguments, tuple[Any, ...]], Cell]] = {
-    "const": lambda args, constants: constants[0],
-    "true": lambda args, constants: True,
-    "false": lambda args, constants: False,
+    "const": lambda _, constants: constants[0],
+    "true": lambda *_: True,
+    "false": lambda *_: False,
     "add": _strict(lambda a, b: a + b),
     "sub": _strict(lambda a, b: a - b),
     "mul": _strict(lambda a, b: a * b),
@@ -126,9 +128,9 @@ _OPERATIONS: dict[str, Callable[[Arguments, tuple[Any, ...]], Cell]] = {
     "and": _and,
     "or": _or,
     "not": _strict(lambda a: not a),
-    "is_null": lambda args, constants: args[0] is None,
-    "if": lambda args, constants: args[1] if args[0] is True else args[2],
-    "coalesce": lambda args, constants: next((a for a in args if a is not None), None),
+    "is_null": lambda args, _: args[0] is None,
+    "if": lambda args, _: args[1] if args[0] is True else args[2],
+    "coalesce": lambda args, _: next((a for a in args if a is not None), None),
     "bucket": lambda args, constants: None if args[0] is None else float(bisect_right(constants, args[0])),
     "dot": _dot,
     "nearest": _nearest,

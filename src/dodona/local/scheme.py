@@ -19,6 +19,7 @@ from functools import lru_cache
 import numpy as np
 
 from dodona.concepts.bits import Recognised, characters_of
+from dodona.errors import Unsupported
 from dodona.local.cells import Cells
 from dodona.local.groups import Ball, Box, Floats, Group, Number, Signs, box_response
 from dodona.local.holdings import Holdings, Whole, ranges, weight_range
@@ -40,7 +41,9 @@ _MOST_DIRECTION_WORK = 1 << 14  # normals a row may have to draw
 
 @dataclass(frozen=True, eq=False)
 class Scheme:
-    """``plan``: the answer's layout. ``program``: what a row computes. ``odds[g]`` of ODDS rows answer ``groups[g]``."""
+    """``plan``: the answer's layout. ``program``: what a row computes. ``odds[g]`` of ODDS rows answer
+    ``groups[g]``.
+    """
 
     query: Query
     plan: Plan
@@ -109,6 +112,8 @@ class Scheme:
 def scheme_for(query: Query, schema: Schema, epsilon: Fraction) -> Scheme:
     """The scheme of least predicted variance for one report of this epsilon on this question."""
     plan = compile_query(query, schema, level=False)
+    if any(block.kernel is not None for block in plan.program.blocks):
+        raise Unsupported("prefix roots need a server trusted with all cells: ask for the counts by cell instead.")
     weights = _weights(plan)
     recognised = characters_of(query)
     if recognised is not None and max(map(len, recognised[1])) > 1:

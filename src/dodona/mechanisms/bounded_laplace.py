@@ -1,7 +1,7 @@
 """Discrete Laplace noise on what one person holds: whole numbers whose vectors differ by at most ``reach`` in L1 norm.
 
-For one number in [low, high] this is Lemma 5.6 of Kasiviswanathan et al. 2011; for a unit vector on a grid, coordinate by
-coordinate with reach 2 sqrt(d), it is the scheme (15) of Alda and Simon 2014. Proof note: ``bounded_laplace.md``.
+For one number in [low, high] this is Lemma 5.6 of Kasiviswanathan et al. 2011; for a unit vector on a grid, coordinate
+by coordinate with reach 2 sqrt(d), it is the scheme (15) of Alda and Simon 2014. Proof note: ``bounded_laplace.md``.
 """
 
 from __future__ import annotations
@@ -37,7 +37,8 @@ class BoundedLaplace:
     def sample(self, values: NDArray[np.int64], bits: Bits) -> NDArray[np.int64]:
         """One report for each value, independently."""
         held = np.asarray(values, dtype=np.int64)
-        return held + np.asarray(self.noise.sample(held.size, bits)).reshape(held.shape)
+        noise = np.asarray(self.noise.sample(held.size, bits), dtype=np.int64)
+        return held + noise.reshape(held.shape)
 
     def probability(self, report: int, value: int) -> tuple[Fraction, Fraction]:
         """Rationals low <= P(``report`` | ``value``) <= high, equal to about 2^-100."""

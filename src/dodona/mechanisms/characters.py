@@ -159,9 +159,14 @@ def _planned(columns: int, weights: tuple[float, ...], epsilon: Fraction) -> Cha
         raise BadEffort(f"weights must be non-negative, one for each order up to {columns} at most. Got {weights}.")
     offers = _offers(columns, order, epsilon)
     table = np.array([[_information(columns, r, j) for j in range(1, order + 1)] for r in offers])
+    if order == 1:  # one criterion: the best part alone
+        best = offers[int(np.argmax(table[:, 0]))]
+        return CharacterResponse(columns, order, (Part(SHARES, best),))
     wanted = np.array(weights)
     shares = np.full(len(offers), 1 / len(offers))
-    for _ in range(400):  # the multiplicative algorithm: monotone for this criterion (Silvey, Titterington, Torsney 1978)
+    for _ in range(
+        400
+    ):  # the multiplicative algorithm: monotone for this criterion (Silvey, Titterington, Torsney 1978)
         known = np.maximum(shares @ table, 1e-300)
         shares = shares * np.sqrt((table * (wanted / known**2)).sum(axis=1))
         shares /= shares.sum()
@@ -173,10 +178,10 @@ def _planned(columns: int, weights: tuple[float, ...], epsilon: Fraction) -> Cha
 def _best_shares(
     offers: Sequence[CubeResponse], table: NDArray[np.float64], wanted: NDArray[np.float64], few: NDArray[np.intp]
 ) -> tuple[Part, ...]:
-    shares = np.full(len(few), 1 / len(few))
-    for _ in range(2000):
-        known = np.maximum(shares @ table[few], 1e-300)
-        shares = shares * np.sqrt((table[few] * (wanted / known**2)).sum(axis=1))
+    shares, kept = np.full(len(few), 1 / len(few)), table[few]
+    for _ in range(1000 if len(few) > 1 else 0):
+        known = np.maximum(shares @ kept, 1e-300)
+        shares = shares * np.sqrt((kept * (wanted / known**2)).sum(axis=1))
         shares /= shares.sum()
     whole = np.floor(shares * SHARES).astype(int)
     whole[int(np.argmax(whole))] += SHARES - int(whole.sum())
@@ -218,8 +223,8 @@ def _listed(columns: int, t: int, order: int) -> int:
 def _subsets(columns: int, t: int, order: int) -> Whole:
     """The public list of subsets of t columns.
 
-    Order 1 needs only each column equally often: runs on a circle. Otherwise all subsets, or where those are too many, a
-    fixed pseudo-random list that covers every set of ``order`` columns about ``_COVER`` times.
+    Order 1 needs only each column equally often: runs on a circle. Otherwise all subsets, or where those are too many,
+    a fixed pseudo-random list that covers every set of ``order`` columns about ``_COVER`` times.
     """
     if t == columns:
         return np.arange(columns, dtype=np.int64)[None, :]
@@ -239,7 +244,7 @@ def _signs(t: int, inside: Whole) -> NDArray[np.float64]:
     """(-1)^(parity of the string on each set), strings by rows."""
     codes = (1 << inside).sum(axis=1)
     parity = np.bitwise_count(np.arange(1 << t)[:, None] & codes[None, :]) & 1
-    return 1.0 - 2.0 * parity
+    return np.asarray(1.0 - 2.0 * parity)
 
 
 def _rank(sets: Whole, columns: int) -> Whole:

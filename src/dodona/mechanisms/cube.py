@@ -88,7 +88,9 @@ class CubeResponse:
             raise ValueError(f"order must lie in 0..{t}. Got {order}.")
         if j == 0:
             return Fraction(1)
-        total = sum((-1) ** i * comb(j, i) * comb(t - j, w - i) for w in self.near for i in range(min(j, w) + 1))
+        total = sum(
+            (-1 if i % 2 else 1) * comb(j, i) * comb(t - j, w - i) for w in self.near for i in range(min(j, w) + 1)
+        )
         return self.draw.lift * total
 
     def cost(self) -> Cost:

@@ -27,7 +27,9 @@ _TRIED = (2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64)
 
 @dataclass(frozen=True)
 class DirectionResponse:
-    """Reports 0..K-1, K = ``candidates``: the ``favoured`` = r nearest have weight A, the others C, A/C <= e^epsilon."""
+    """Reports 0..K-1, K = ``candidates``: the ``favoured`` = r nearest have weight A, the others C, A/C <=
+    e^epsilon.
+    """
 
     candidates: int
     favoured: int
@@ -46,6 +48,10 @@ class DirectionResponse:
     @staticmethod
     def best(epsilon: Fraction, most: int = MOST_CANDIDATES) -> DirectionResponse:
         """The largest gain for K <= ``most``; fewer candidates where more would add less than 2 %."""
+        return _best(epsilon, min(most, MOST_CANDIDATES))
+
+    @staticmethod
+    def _search(epsilon: Fraction, most: int) -> DirectionResponse:
         found: DirectionResponse | None = None
         for k in _TRIED:
             if k > most:
@@ -94,14 +100,25 @@ class DirectionResponse:
 
 
 @lru_cache(maxsize=1024)
+def _best(epsilon: Fraction, most: int) -> DirectionResponse:
+    return DirectionResponse._search(epsilon, most)
+
+
+@lru_cache(maxsize=1)
+def _normal() -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
+    """(z, P(N > z), P(N < z)) on a fine grid."""
+    z = np.linspace(-8.0, 8.0, 1601)  # the trapezoid rule is exact far beyond double precision for such integrands
+    above = np.array([math.erfc(x / math.sqrt(2)) / 2 for x in z])
+    return z, above, above[::-1].copy()
+
+
+@lru_cache(maxsize=1024)
 def _top_moments(k: int, r: int) -> tuple[float, float]:
     """Expected sums of z and of z^2 over the largest r of k independent normals.
 
     k times the integral of z^i phi(z) P(fewer than r of the other k - 1 exceed z).
     """
-    z = np.linspace(-9.0, 9.0, 7201)
-    above = np.array([math.erfc(x / math.sqrt(2)) / 2 for x in z])
-    below = np.array([math.erfc(-x / math.sqrt(2)) / 2 for x in z])
+    z, above, below = _normal()
     among = sum(math.comb(k - 1, i) * above**i * below ** (k - 1 - i) for i in range(r))
     density = np.exp(-z * z / 2) / math.sqrt(2 * math.pi) * among * k
     step = z[1] - z[0]

@@ -58,7 +58,7 @@ class Stitched:
     ) -> Stitched:
         """The narrowest core that keeps both promises: pure ``epsilon`` and zero-concentrated ``rho``.
 
-        b = epsilon/Delta_1, rounded down; s the least (to 24 binary digits) whose rho is not too large. Where b alone
+        b = epsilon/Delta_1, rounded down; s the least (to 16 binary digits) whose rho is not too large. Where b alone
         keeps rho, that is discrete Laplace.
         """
         slope = 1 / dyadic_above(positive(l1_sensitivity, "l1_sensitivity") / positive(epsilon, "epsilon"))
@@ -66,7 +66,7 @@ class Stitched:
         if rho_of_one_step(Fraction(1, 4) / slope, slope) * steps <= wanted:
             return cls(Fraction(1, 4) / slope, slope)
         # rho falls as the core widens; ``largest_dyadic`` looks for the largest 1/s at which it is still kept.
-        inverse = largest_dyadic(lambda x: rho_of_one_step(1 / x, slope) * steps <= wanted)
+        inverse = largest_dyadic(lambda x: rho_of_one_step(1 / x, slope) * steps <= wanted, digits=16)
         return cls(1 / inverse, slope)
 
     @property

@@ -45,7 +45,9 @@ class TwoLevel:
             )
         object.__setattr__(self, "epsilon", positive(self.epsilon, "epsilon"))
         if self.odds[0] == self.odds[1]:
-            raise BadEffort(f"epsilon must be large enough to make a report differ from pure noise. Got {self.epsilon}.")
+            raise BadEffort(
+                f"epsilon must be large enough to make a report differ from pure noise. Got {self.epsilon}."
+            )
 
     @cached_property
     def odds(self) -> tuple[int, int]:

@@ -1,9 +1,10 @@
 """Reporting one of many values: name a point near your value's image, the image drawn anew for each person.
 
-The report of subset selection (Ye and Barg 2018, arXiv:1702.00610) is a random set of w of the k values that is likelier
-to hold one's own. Here the set is the window of w points before the report on a circle of p points, p the least prime
->= k, on to which a public multiplier maps the values: the same variance, a report of two small numbers, and sums that
-are decoded in p^2 steps whatever the number of people. w = 1 is k-ary response. Proof note: ``window.md``.
+The report of subset selection (Ye and Barg 2018, arXiv:1702.00610) is a random set of w of the k values that is
+likelier to hold one's own. Here the set is the window of w points before the report on a circle of p points, p the
+least prime >= k, on to which a public multiplier maps the values: the same variance, a report of two small numbers,
+and sums that are decoded in p^2 steps whatever the number of people. w = 1 is k-ary response. Proof note:
+``window.md``.
 """
 
 from __future__ import annotations

@@ -29,7 +29,8 @@ from dodona.query.expr import Call, Expr, columns_of
 from dodona.query.program import Block, Builder, Program
 from dodona.query.reach import Reach
 from dodona.query.schema import Label, Schema
-from dodona.query.statistic import Features, Gate, Nearest, Outer, Partition, Products, Query, Stack, Value
+from dodona.query.roots import planned_roots
+from dodona.query.statistic import Features, Gate, Nearest, Outer, Partition, PrefixRoots, Products, Query, Stack, Value
 from dodona.query.typed import Value as Typed
 from dodona.query.typed import numeric
 from dodona.query.types import Type
@@ -366,6 +367,7 @@ _KINDS: dict[type, Callable[[_Planner, Any, _Place], Reach]] = {
     Outer: _outer,
     Nearest: _nearest,
     Products: _products,
+    PrefixRoots: planned_roots,
 }
 
 

@@ -62,6 +62,8 @@ class Block:
     ``gram``: sum the products of all pairs i <= j of values, instead of the values.
     ``order``: sum the product of every set of 0..``order`` values (each 0 or 1), small sets first and each size in
     lexicographic order (``subsets.py``), times the step ``weight`` (-1, 0 or 1; 1 if None). Never under a key.
+    ``kernel``: convolve the totals of the cells with it: total j is the sum over i <= j of kernel[j - i] times the sum of
+    cell i. Only under a key, with one value; whole numbers, none negative, the first the largest.
     The result has ``cells`` rows (one without a key) of ``width`` totals, laid out row by row.
     """
 
@@ -73,6 +75,7 @@ class Block:
     gram: bool = False
     order: int | None = None
     weight: int | None = None
+    kernel: tuple[int, ...] | None = None
 
     @property
     def width(self) -> int:

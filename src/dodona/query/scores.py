@@ -18,9 +18,14 @@ from dodona.query.statistic import Query
 
 
 class Scores(Query):
-    """Abstract. One row adds 0 or 1 to the score of each candidate: every kind must keep that promise, since the
-    sensitivity of the choice rests on it (checked in tests/laws for each class against row-by-row counting).
+    """Abstract. One row adds 0 or 1 to the score of each candidate, or moves it by no more than the kind's own
+    ``sensitivity``: every kind must keep that promise, since the sensitivity of the choice rests on it (checked in
+    tests/laws for each class against row-by-row counting).
     """
+
+    def sensitivity(self, neighbours: str) -> int:  # noqa: ARG002 - 0 or 1 a row: replacing one moves a score by 1
+        """How far the scores of neighbouring tables can differ."""
+        return 1
 
     @abstractmethod
     def statistics(self, schema: Schema) -> Query:

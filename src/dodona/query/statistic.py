@@ -181,6 +181,24 @@ class Products(Query):
         return f"{self.weight} times products of at most {self.order} of ({', '.join(map(str, self.conditions))})"
 
 
+@dataclass(frozen=True)
+class PrefixRoots(Query):
+    """The square root of the prefix sums of a partition's counts: total j is sum_{i <= j} c_{j-i} n_i, c_0 = 1.
+
+    With n_i the rows in cell i of ``by`` and c_k = C(2k, k)/4^k, twice the same map gives the prefix sums n_0 + ... +
+    n_j: the Toeplitz factorisation of Fichtenberger, Henzinger and Upadhyay (2022). A row adds a vector of squared L2
+    norm sum c_k^2, about 1.07 + ln(cells)/pi, instead of one count for each level of a tree.
+    """
+
+    by: Expr
+
+    def to_json(self) -> dict[str, Any]:
+        return {"prefix_roots": self.by.to_json()}
+
+    def __str__(self) -> str:
+        return f"roots of the prefix sums BY {self.by}"
+
+
 def as_expr(question: str | Expr | float | bool) -> Expr:
     """Text, a number or an expression, as an expression."""
     if isinstance(question, str):
@@ -233,10 +251,13 @@ def query_from_json(data: Any, depth: int = 0) -> Query:
                 return Nearest(_features(features), points, query_from_json(of, depth + 1))
             case {"products": {"conditions": list(exprs), "weight": weight, "order": int(n), **e}, **r} if not e | r:
                 return Products(tuple(map(expr_from_json, exprs)), expr_from_json(weight), n)
+            case {"prefix_roots": by, **rest} if not rest:
+                return PrefixRoots(expr_from_json(by))
     except TypeError:
         pass
     raise BadQuery(
-        "a query must be a value, stack, gate, partition, features, outer, nearest or products, as to_json writes them."
+        "a query must be a value, stack, gate, partition, features, outer, nearest, products or prefix_roots, as to_json "
+        "writes them."
     )
 
 

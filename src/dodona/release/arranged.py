@@ -1,9 +1,10 @@
 """One vector query, then a whole class for ever (Alda and Simon 2014; unbiased where the class allows it).
 
-``arrangement`` asks any oracle once for the means of the products of at most ``order`` signs of a class's conditions. On a
-``Local`` oracle that is one randomised report per row. With ``order`` >= the width of a conjunction its answer is
+``arrangement`` asks any oracle once for the means of the products of at most ``order`` signs of a class's conditions.
+On a ``Local`` oracle that is one randomised report per row. With ``order`` >= the width of a conjunction its answer is
 unbiased for ANY data; order 1 is Alda and Simon's own scheme, whose answers by margin hold for the random databases
-of Definition 5. Asking for more products costs more noise: ``plan_arrangement`` says how much, before anything is spent.
+of Definition 5. Asking for more products costs more noise: ``plan_arrangement`` says how much, before anything is
+spent.
 """
 
 from __future__ import annotations
@@ -119,7 +120,8 @@ def _question(schema: Schema, concepts: ConceptClass, order: int | None) -> _Que
 
 
 def _weights(d: int, k: int) -> list[float]:
-    """c_j with mean square error = sum_j c_j v_j over all conjunctions of at most k of d conditions and their opposites.
+    """c_j with mean square error = sum_j c_j v_j over all conjunctions of at most k of d conditions and their
+    opposites.
 
     C(d, w) 2^w conjunctions of width w, each the average of the 2^w products inside: 4^-w C(w, j) of order j.
     """

@@ -6,6 +6,7 @@ is answered by its margins (``concepts/arrangement.py``): right for the random d
 5, a guess for others, and its margin says so by adding the half of what the fraction could be.
 """
 
+# ruff: noqa: ARG002, ARG003 - members of one contract share one signature
 from __future__ import annotations
 
 import math
@@ -116,4 +117,3 @@ class Arrangement(Body):
         level = float(weights @ ((1 - signs) / 2))
         noise = float(np.linalg.norm(weights * spreads / 2)) / (one - zero)
         return min(max((level - zero) / (one - zero), 0.0), 1.0), noise, 0.5
-

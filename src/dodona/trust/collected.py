@@ -1,4 +1,6 @@
-"""What a collector holds, as an oracle: it answers the question that was put to the respondents, and parts of it, free."""
+"""What a collector holds, as an oracle: it answers the question that was put to the respondents, and parts of it,
+free.
+"""
 
 from __future__ import annotations
 
@@ -10,10 +12,11 @@ from dodona.errors import Unsupported
 from dodona.local.collector import Collector
 from dodona.oracle import Oracle, Request
 from dodona.privacy.numbers import Number
+from dodona.query.plan import Segment
 from dodona.query.schema import Schema
 from dodona.query.statistic import Query, Stack
-from dodona.trust.local_offer import Offer
 from dodona.trust.local_blocks import Tier
+from dodona.trust.local_offer import Offer
 
 
 class Collected(Oracle):
@@ -25,7 +28,8 @@ class Collected(Oracle):
         scheme = collector.scheme
         self._offer = Offer((Tier((0,), 0, self._rows),), (scheme,), self._rows)
         self._mean = np.asarray(collector.collected().mean, dtype=np.float64).ravel()
-        self._free = Bill(0.0, "nothing", 0.0, 0.0, "replace, each row randomised by itself", f"collected: {scheme.name}")
+        neighbours, mechanism = "replace, each row randomised by itself", f"collected: {scheme.name}"
+        self._free = Bill(0.0, "nothing", 0.0, 0.0, neighbours, mechanism)
 
     @property
     def schema(self) -> Schema:
@@ -62,8 +66,10 @@ class Collected(Oracle):
         spread, margin = self._offer.spread()[places], self._offer.margin(confidence)[places]
         total = self._mean[places] * self._rows
         plan = self._collector.scheme.plan
-        shaped = [plain(plan.shaped(v)) if segments is None else plain(np.squeeze(v)) for v in (total, spread, margin)]
-        return Answer(str(request.query), *shaped, confidence, self._rows, segments or plan.segments, self._free)
+        shaped = plan.shaped if segments is None else np.squeeze
+        numbers = plain(shaped(total)), plain(shaped(spread)), plain(shaped(margin))
+        layout = plan.segments if segments is None else segments
+        return Answer(str(request.query), *numbers, confidence, self._rows, layout, self._free)
 
     def estimate(self, request: Request) -> Price:
         """Free."""
@@ -79,11 +85,11 @@ class Collected(Oracle):
         what = f"candidate {index} of {len(places)}"
         return Selection(index, what, margin, request.effort.confidence, self._rows, self._free)
 
-    def _places(self, query: Query) -> tuple[list[int], tuple[()] | None]:
+    def _places(self, query: Query) -> tuple[list[int], tuple[Segment, ...] | None]:
         """All coordinates for the question itself, one for a part of a stack of numbers."""
         asked = self._collector.scheme.query
         if query == asked:
             return list(range(len(self._mean))), None
         if isinstance(asked, Stack) and query in asked.parts and len(asked.parts) == len(self._mean):
-            return [asked.parts.index(query)], ()
+            return [asked.parts.index(query)], (Segment((), ()),)
         raise Unsupported(f"these reports answer one question and, if it is a list of numbers, its parts: {asked}")

@@ -1,9 +1,9 @@
 """Nobody is trusted: each row randomises itself, and only reports are added up (KLNRS section 5).
 
 ``Local`` simulates a population on stored rows with the randomisers that run on real devices (``dodona.local``). The
-budget ``epsilon`` is each row's own, kept by public blocks of rows in the ledger: a row's reports cost at most epsilon in
-all, whatever is asked (Definition 5.3). share= is a share of the whole: of every row's epsilon, or of the rows at all
-of their epsilon, or between, as predicts the smaller error (Theorem 5.7 and its split).
+budget ``epsilon`` is each row's own, kept by public blocks of rows in the ledger: a row's reports cost at most epsilon
+in all, whatever is asked (Definition 5.3). share= is a share of the whole: of every row's epsilon, or of the rows at
+all of their epsilon, or between, as predicts the smaller error (Theorem 5.7 and its split).
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import json
 import os
 import secrets
 from collections.abc import Callable
+from dataclasses import replace
 from fractions import Fraction
 from typing import Any, TypeVar, cast
 
@@ -33,8 +34,8 @@ from dodona.privacy.numbers import Number
 from dodona.privacy.sqlite_ledger import SqliteLedger
 from dodona.query.schema import Schema
 from dodona.query.scores import Scores
-from dodona.trust.local_blocks import Blocks, Spent, Tier
-from dodona.trust.local_offer import Offer, offer_for
+from dodona.trust.local_blocks import Blocks, Spent, Tier, tier_key
+from dodona.trust.local_offer import Offer, offer_for, offer_of
 from dodona.trust.scores import Ballot, ballot_for
 
 Stored = TypeVar("Stored")
@@ -125,11 +126,13 @@ class Local(Oracle):
     def choose(self, request: Request, mechanism: str) -> Selection:
         """The candidate with the largest estimated total; there is no exponential mechanism without a curator."""
         if mechanism != "best":
-            raise BadEffort(f"rows that randomise themselves choose by estimated totals: mechanism='best'. Got {mechanism!r}.")
+            raise BadEffort(
+                f"rows that randomise themselves choose by estimated totals: mechanism='best'. Got {mechanism!r}."
+            )
         query = request.query.statistics(self.schema) if isinstance(request.query, Scores) else request.query
         ballot = ballot_for(request.query, self.schema, "replace")
         effort = request.effort
-        offer = offer_for(query, self.schema, effort, self._budget, self._blocks, self._left())
+        offer = self._offer(replace(request, query=query))
 
         def compute(bill: Bill) -> Selection:
             totals = self._means(offer) * self.rows
@@ -162,9 +165,10 @@ class Local(Oracle):
         return self._spent.left()
 
     def _offer(self, request: Request) -> Offer:
-        repeated = request.key is not None and not self._interactive
-        left = self._spent.left() if repeated else self._left()
-        return offer_for(request.query, self.schema, request.effort, self._budget, self._blocks, left)
+        paid = self._spent.earlier(self._analyst, request.key, self._blocks.sizes)
+        if paid:
+            return offer_of(request.query, self.schema, self._budget, self._blocks, paid)
+        return offer_for(request.query, self.schema, request.effort, self._budget, self._blocks, self._left())
 
     def _charged(
         self, request: Request, offer: Offer, compute: Callable[[Bill], Any], restore: Callable[[str], Stored]
@@ -174,7 +178,7 @@ class Local(Oracle):
             charge = self._ledger.charge(
                 amount=tier.amount,
                 analyst=self._analyst,
-                request_id=key if number == 0 else f"{key}#{number}",
+                request_id=tier_key(key, number),
                 what=_shortened(str(request.query)),
                 detail=_fingerprint(request),
                 scope=tier.blocks,
@@ -197,7 +201,8 @@ class Local(Oracle):
     def _means(self, offer: Offer) -> Floats:
         """The combined estimate of the mean row, in the plan's steps."""
         parts = zip(offer.tiers, offer.schemes, offer.weights(), strict=True)
-        return np.sum([weight * self._tier_means(tier, scheme) for tier, scheme, weight in parts], axis=0)
+        means = [weight * self._tier_means(tier, scheme) for tier, scheme, weight in parts]
+        return np.asarray(np.sum(means, axis=0))
 
     def _tier_means(self, tier: Tier, scheme: Scheme) -> Floats:
         taking_part = np.zeros(self._blocks.count, dtype=np.bool_)

@@ -1,9 +1,9 @@
 """Per-row budgets (KLNRS Definition 5.3), kept by public blocks of rows, and which blocks answer a question.
 
-Rows are dealt to blocks by a fixed hash of their position, so a block is a random sample whatever order the rows came in,
-and the dealing tells nothing of what a row holds. A question is paid either by few rows that spend much (fresh rows,
-Theorem 5.7) or by many that spend little (a split budget), whichever has the smaller predicted error; both spend the
-same share of the whole. Where blocks have unequal amounts left, a question is paid in ``Tier``s.
+Rows are dealt to blocks by a fixed hash of their position, so a block is a random sample whatever order the rows came
+in, and the dealing tells nothing of what a row holds. A question is paid either by few rows that spend much (fresh
+rows, Theorem 5.7) or by many that spend little (a split budget), whichever has the smaller predicted error; both spend
+the same share of the whole. Where blocks have unequal amounts left, a question is paid in ``Tier``s.
 """
 
 from __future__ import annotations
@@ -54,6 +54,7 @@ class Spent:
     def __init__(self, ledger: Ledger, blocks: int) -> None:
         self._ledger, self._seen = ledger, 0
         self._paid = np.zeros(blocks, dtype=np.int64)
+        self._requests: dict[tuple[str, str], tuple[int, tuple[int, ...]]] = {}
 
     def left(self) -> Units:
         """Units each block may still pay."""
@@ -61,17 +62,32 @@ class Spent:
             page = self._ledger.entries(self._seen + 1, 1000)
             for entry in page:
                 if entry.kind == CHARGE:
-                    where = slice(None) if entry.scope is None else list(entry.scope)
-                    self._paid[where] += entry.amount
+                    blocks = tuple(range(len(self._paid))) if entry.scope is None else entry.scope
+                    self._paid[list(blocks)] += entry.amount
+                    self._requests[entry.analyst, entry.request_id or ""] = entry.amount, blocks
                 self._seen = entry.seq
             if len(page) < 1000:
                 return self._ledger.genesis.budget.capacity - self._paid
+
+    def earlier(self, analyst: str, key: str | None, sizes: NDArray[np.int64]) -> list[Tier]:
+        """The tiers that paid for a request of this name before; a retry must name the same ones."""
+        self.left()
+        tiers: list[Tier] = []
+        while key is not None and (analyst, tier_key(key, len(tiers))) in self._requests:
+            amount, blocks = self._requests[analyst, tier_key(key, len(tiers))]
+            tiers.append(Tier(blocks, amount, int(sizes[list(blocks)].sum())))
+        return tiers
 
     @property
     def questions(self) -> int:
         """How many entries there are."""
         self.left()
         return self._seen
+
+
+def tier_key(key: str, number: int) -> str:
+    """The request id of a tier: the asker's own for the first."""
+    return key if number == 0 else f"{key}#{number}"
 
 
 def fresh(left: Units, wanted: int, sizes: NDArray[np.int64]) -> list[Tier]:
@@ -110,4 +126,4 @@ def _tiers(takes: Units, sizes: NDArray[np.int64]) -> list[Tier]:
     return tiers
 
 
-__all__ = ["Blocks", "Spent", "Tier", "even", "fresh"]
+__all__ = ["Blocks", "Spent", "Tier", "even", "fresh", "tier_key"]

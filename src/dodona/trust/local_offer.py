@@ -67,7 +67,7 @@ class Offer:
             [w * s.jumps(t.rows) for w, s, t in zip(self.weights(), self.schemes, self.tiers, strict=True)], axis=0
         )
         noise = self._deviation(1) * math.sqrt(2 * log) + 2 / 3 * log * jumps * units * self.rows
-        return noise + self.schemes[0].plan.rounding * self.rows
+        return np.asarray(noise + self.schemes[0].plan.rounding * self.rows)
 
     @property
     def _units(self) -> Floats:
@@ -76,7 +76,7 @@ class Offer:
     def _deviation(self, which: int) -> Floats:
         parts = zip(self.weights(), self.schemes, self.tiers, strict=True)
         variance = np.sum([w * w * s.variances(t.rows, self.rows)[which] for w, s, t in parts], axis=0)
-        return np.sqrt(variance) * self._units * self.rows
+        return np.asarray(np.sqrt(variance) * self._units * self.rows)
 
     def loss(self) -> float:
         """The sum of the relative variances: what offers are compared by."""
@@ -99,6 +99,11 @@ def offer_for(query: Query, schema: Schema, effort: Effort, budget: Budget, bloc
     if effort.kind == "share":
         return _shared(query, schema, effort.amount, budget, blocks, left)
     return _tolerant(query, schema, effort, budget, blocks, left)
+
+
+def offer_of(query: Query, schema: Schema, budget: Budget, blocks: Blocks, tiers: list[Tier]) -> Offer:
+    """The offer that these tiers were charged for."""
+    return _made(query, schema, budget, blocks, tiers)
 
 
 def _whole(blocks: Blocks, amount: int) -> list[Tier]:

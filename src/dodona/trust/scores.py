@@ -47,11 +47,11 @@ class Ballot:
 
 
 def ballot_for(query: Query, schema: Schema, neighbours: str) -> Ballot:
-    """The coordinates of a query, or the candidates of ``Scores`` (one row adds 0 or 1 to each)."""
+    """The coordinates of a query, or the candidates of ``Scores`` (one row moves each by its stated sensitivity)."""
     if isinstance(query, Scores):
         plan = compile_query(query.statistics(schema), schema, level=True)
-        one = Fraction(1)
-        return Ballot(plan, query.count(schema), 1.0, one, one, lambda totals: query.tally(schema, totals))
+        reach = Fraction(query.sensitivity(neighbours))
+        return Ballot(plan, query.count(schema), 1.0, reach, Fraction(1), lambda totals: query.tally(schema, totals))
     plan = compile_query(query, schema, level=True)
     unit = float(plan.units.min())
     sensitivity, size = (norms.linf / Fraction(unit) for norms in (plan.reach.under(neighbours), plan.reach.size))

@@ -266,3 +266,14 @@ def test_arrow_is_named_where_it_is_missing() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert "pip install dodona[arrow]" in done.stdout
+
+
+def test_texts_that_are_not_utf8_refuse_the_table_not_a_question(tmp_path):
+    broken = pa.array([b"Male", b"\xff\xfe", b"Female"])
+    table = pa.table({"sex": pa.Array.from_buffers(pa.string(), 3, broken.buffers())})
+    pq.write_table(table, tmp_path / "broken.parquet")
+    schema = Schema({"sex": Category("Male", "Female")})
+    with pytest.raises(BadTable, match="UTF-8"):
+        Table(tmp_path / "broken.parquet", schema)
+    with pytest.raises(BadTable, match="UTF-8"):
+        Table(table, schema)

@@ -22,7 +22,9 @@ from dodona.engines.table import Table
 from dodona.errors import BadEffort, BadQuery, BudgetSpent
 from dodona.learn.agnostic import AgnosticLearner, distinct_labelings
 from dodona.learn.agnostic_rounds import CompressionLearner
+from dodona.learn.sq.hypothesis import Hypothesis
 from dodona.privacy.budget import Budget
+from dodona.query.expr import Column
 from dodona.query.schema import Category, Flag, Integer, Real, Schema
 from dodona.testing.oracles import seeded_curator
 from dodona.trust.exact import Exact
@@ -153,8 +155,6 @@ def test_plan_charges_nothing_and_names_the_theorem() -> None:
 
 def test_asking_for_scores_is_refused() -> None:
     curator = seeded_curator(Table(survey(50), SCHEMA), Budget(epsilon=1), seed=0)
-    from dodona.query.expr import Column
-
     with pytest.raises(BadQuery, match="no totals of its own"):
         curator.ask(Agreement(Conjunctions.over(["sex"], 1), Column("ill")), share=0.1)
 
@@ -163,10 +163,9 @@ def test_distinct_labelings_keep_one_member_for_each_way_to_label_the_domain() -
     concepts = Conjunctions.over(["sex", "smoker"], 2)
     points = {"sex": np.array(["Female", "Male", "Male"]), "smoker": np.array([True, True, True])}
     kept = distinct_labelings(concepts, SCHEMA, points)
-    from dodona.learn.sq.hypothesis import Hypothesis
-
-    labelings = {tuple(Hypothesis(m, SCHEMA).predict(points).tolist()) for m in concepts.members(SCHEMA)}
-    own = [tuple(Hypothesis(m, SCHEMA).predict(points).tolist()) for m in kept.members(SCHEMA)]
+    known = Schema({name: SCHEMA[name] for name in points})
+    labelings = {tuple(Hypothesis(m, known).predict(points).tolist()) for m in concepts.members(known)}
+    own = [tuple(Hypothesis(m, known).predict(points).tolist()) for m in kept.members(known)]
     assert len(own) == len(set(own)) == len(labelings)
     assert kept.size(SCHEMA) < concepts.size(SCHEMA)
     rows = survey(noise=0.0)

@@ -98,7 +98,7 @@ def test_rho_does_not_depend_on_the_scale():
     assert float(fine.variance / fine.core) == pytest.approx(float(coarse.variance / coarse.core), rel=1e-3)
 
 
-@pytest.mark.parametrize("z", [Fraction(1), Fraction(2), Fraction(3)])
+@pytest.mark.parametrize("z", [Fraction(3, 2), Fraction(2), Fraction(3)])
 def test_for_costs_keeps_both_promises_and_wastes_neither(z):
     rho = Fraction(1, 200)
     epsilon = z * Fraction(1, 10)

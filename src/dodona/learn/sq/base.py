@@ -20,7 +20,7 @@ from dodona.concepts.literals import Axis, axes_of
 from dodona.errors import BadEffort, BadQuery
 from dodona.learn.base import Learner, Recorded, finish
 from dodona.learn.sq.hypothesis import Hypothesis
-from dodona.learn.stat import Stat, stat
+from dodona.learn.sq.stat import Stat, stat
 from dodona.learn.task import task_of
 from dodona.oracle import Oracle
 from dodona.query.expr import Call, Column, Expr, Literal

@@ -8,6 +8,7 @@ not in that bucket), so a conjunction may also leave a column several of its val
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,7 @@ import numpy as np
 from dodona.concepts.literals import Axis
 from dodona.errors import BadEffort
 from dodona.learn.sq.base import Space, StatisticalQueryLearner
-from dodona.learn.stat import COUNT, Stat
+from dodona.learn.sq.stat import COUNT, Stat
 from dodona.query.expr import Call, Expr, Literal
 from dodona.query.schema import Schema
 from dodona.query.statistic import Partition, Query
@@ -25,10 +26,12 @@ class ConjunctionLearner(StatisticalQueryLearner):
     """Positive rows are those no kept literal rules out.
 
     Let p = Pr[literal false] and h = Pr[literal false, label positive]. ``noise``: the rate eta < 1/2 at which labels
-    were flipped at random; the harm on true labels is then (h - eta p)/(1 - 2 eta) (Kearns 1998), known within
-    t = tau/(1 - 2 eta); p, a sum of two answers, is known within 2t. A literal is kept where that harm is estimated at
-    most 2t and p at least 4t. If some conjunction is right on all rows, its literals are harmless, so each of the
-    ``dropped`` ones was insignificant and rules out at most 6t of the rows, and each kept one is wrong on at most 3t:
+    were flipped at random; the harm on true labels is then (h - eta p)/(1 - 2 eta) (Kearns 1998). That identity holds
+    on average over the flips; on n rows they are off by r = sqrt(ln(2q/beta)/(2n)) at most (Hoeffding, over all q
+    statistics; r = 0 without noise). So the harm is known within t = (tau + r)/(1 - 2 eta), and p, a sum of two
+    answers, within 2t. A literal is kept where that harm is estimated at most 2t and p at least 4t. If some conjunction
+    is right on all rows, its literals are harmless, so each of the ``dropped`` ones was insignificant and rules out at
+    most 6t of the rows, and each kept one is wrong on at most 3t:
     ``error_bound_`` = (3 kept + 6 dropped) t.
 
     Both statistics of all literals of one column are one partition by (value, label): a row is in one cell of it, so
@@ -67,7 +70,7 @@ class ConjunctionLearner(StatisticalQueryLearner):
         found = source.ask([by_label(axis, source.label) for axis in space.axes])
         self.tau_ = found.tau
         eta = float(self.noise)
-        slack = found.tau / (1 - 2 * eta)
+        slack = (found.tau + (_flips(source) if eta else 0.0)) / (1 - 2 * eta)
         kept: list[Expr] = []
         dropped = start = 0
         for axis in space.axes:
@@ -85,6 +88,12 @@ class ConjunctionLearner(StatisticalQueryLearner):
         tags = super().__sklearn_tags__()
         tags.classifier_tags.poor_score = True  # most data are no conjunction
         return tags
+
+
+def _flips(source: Stat) -> float:
+    """How far the share of flipped labels in any of the sets may be from its mean, by Hoeffding's inequality."""
+    rows = source.oracle.rows or 1
+    return math.sqrt(math.log(2 * source.queries / float(1 - source.confidence)) / (2 * rows))
 
 
 def by_label(axis: Axis, label: Expr) -> Query:

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from dodona.errors import BadEffort
 from dodona.learn.sq.base import Space, StatisticalQueryLearner
 from dodona.learn.sq.conjunction import by_label
-from dodona.learn.stat import COUNT, Stat
+from dodona.learn.sq.stat import COUNT, Stat
 from dodona.query.expr import Call, Expr, Literal
 from dodona.query.statistic import Gate, Partition, Query
 

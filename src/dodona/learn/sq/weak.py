@@ -19,7 +19,7 @@ import numpy as np
 from dodona.concepts.base import ConceptClass
 from dodona.errors import BadEffort, BadQuery
 from dodona.learn.sq.base import Space, StatisticalQueryLearner
-from dodona.learn.stat import Stat
+from dodona.learn.sq.stat import Stat
 from dodona.query.expr import Call, Expr, Literal
 from dodona.query.statistic import as_expr
 

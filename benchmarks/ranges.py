@@ -1,0 +1,188 @@
+"""Ranges published over one column, in rows of mean absolute error: ours, OpenDP's consistent tree, and the paper's.
+
+Every method gets the same epsilon under add-remove neighbours, in one run; 20,000 random ranges each, means over repeats.
+``DODONA_DATA`` holds the histograms (hist1d, hist2d). ``DODONA_PEER_PYTHON`` names a Python that has ``opendp``; without
+it OpenDP's method (a 16-ary tree with root, Laplace noise, consistent by least squares) is computed here instead. DAWA
+has no implementation that installs on a current Python (the published one is for Python 2), so it is not compared.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dodona.engines.table import Table
+from dodona.privacy.budget import Budget
+from dodona.query.plan import compile_query  # noqa: F401 - documents what the counted engine serves
+from dodona.query.program import Program
+from dodona.query.schema import Integer, Schema
+from dodona.release.intervals import intervals
+from dodona.release.ranges_tree import consistent
+from dodona.synopses.weighted import Piece, _cells, _columns
+from dodona.engines.memory import MemoryEngine
+from dodona.trust.curator import Curator
+
+EPSILONS = (0.01, 0.1, 1.0)
+DELTA = 1e-6
+REPEATS = int(os.environ.get("DODONA_REPEATS", "5"))
+RANGES = 20_000
+Counts = NDArray[np.int64]
+
+_PEER = """
+import json, sys
+import numpy as np
+import opendp.prelude as dp
+dp.enable_features("contrib")
+counts, epsilon, repeats, ranges = json.load(sys.stdin)
+leaves = len(counts)
+space = dp.vector_domain(dp.atom_domain(T=int)), dp.l1_distance(T=int)
+tree = dp.t.make_b_ary_tree(*space, leaf_count=leaves, branching_factor=16)
+meas = dp.binary_search_chain(lambda s: tree >> dp.m.then_laplace(s), d_in=1, d_out=epsilon)
+post = dp.t.make_consistent_b_ary_tree(branching_factor=16)
+true = np.append(0, np.cumsum(counts)); lo, hi = np.array(ranges).T
+out = []
+for _ in range(repeats):
+    cells = np.array(post(meas(counts)))[:leaves] if False else np.array(post(meas(counts)))
+    cells = cells[-leaves:] if len(cells) > leaves else cells
+    curve = np.append(0, np.cumsum(cells))
+    out.append(float(np.abs(curve[hi] - curve[lo] - true[hi] + true[lo]).mean()))
+print(json.dumps(out))
+"""
+
+
+class CountedEngine:
+    """Rows given as how many have each value: the same totals as those rows in memory, without their millions."""
+
+    def __init__(self, schema: Schema, columns: dict[str, NDArray[np.float64]], counts: NDArray[Any]) -> None:
+        self.schema, self._columns, self._counts = schema, columns, counts
+
+    def rows(self) -> int:
+        return int(self._counts.sum())
+
+    def totals(self, program: Program) -> NDArray[np.int64]:
+        count = len(self._counts)
+        points = {name: (values, None) for name, values in self._columns.items()}
+        vectors = MemoryEngine(self.schema, points, count).run(program, 0, count)
+        weights, sums = self._counts.astype(np.float64), []
+        for block in program.blocks:
+            key, inside = _cells(block, vectors, count)
+            kept = weights if inside is None else weights * inside
+            parts = [Piece(block.cells, key, column).totals(kept) for column in _columns(block, vectors, count)]
+            sums.append(np.stack(parts, axis=1).ravel())
+        return np.concatenate(sums).astype(np.int64)
+
+    def explain(self, program: Program) -> str:
+        return "counts by value"
+
+
+def counted_table(schema: Schema, columns: dict[str, NDArray[np.float64]], counts: NDArray[Any]) -> Table:
+    """A table of these counts, neighbours add-remove, its size publicly known to one row or so."""
+    tiny = {name: values[:1] for name, values in columns.items()}
+    table = Table(tiny, schema, neighbours="add-remove", rows=int(counts.sum()), name="histogram")
+    table.engine = CountedEngine(schema, columns, counts)
+    return table
+
+
+def data_folder() -> Path:
+    """Where the real data lie."""
+    return Path(os.environ.get("DODONA_DATA", Path(__file__).resolve().parents[2] / "shared" / "data"))
+
+
+def histograms() -> dict[str, Counts]:
+    """The 4096-cell histograms."""
+    files = sorted((data_folder() / "hist1d").glob("*4096*.npy"))
+    return {file.name.split(".")[0].split("_")[0]: np.load(file).astype(np.int64) for file in files}
+
+
+def random_ranges(cells: int, seed: int = 7) -> NDArray[np.int64]:
+    """Pairs first <= last of cells, as [first, last + 1)."""
+    ends = np.sort(np.random.default_rng(seed).integers(0, cells, (RANGES, 2)), axis=1)
+    return np.stack([ends[:, 0], ends[:, 1] + 1], axis=1)
+
+
+def error_of(curve: NDArray[np.float64], counts: Counts, ranges: NDArray[np.int64]) -> float:
+    """Mean absolute error of the ranges, in rows."""
+    true = np.append(0, np.cumsum(counts))
+    first, last = ranges.T
+    return float(np.abs(curve[last] - curve[first] - true[last] + true[first]).mean())
+
+
+def peer_tree(counts: Counts, epsilon: float, ranges: NDArray[np.int64]) -> list[float]:
+    """OpenDP's errors, or those of the same method computed here."""
+    python = os.environ.get("DODONA_PEER_PYTHON")
+    if python:
+        payload = json.dumps([counts.tolist(), epsilon, REPEATS, ranges.tolist()])
+        done = subprocess.run([python, "-c", _PEER], input=payload, capture_output=True, text=True, check=True)
+        found: list[float] = json.loads(done.stdout)
+        return found
+    rng, errors = np.random.default_rng(), []
+    sizes = [16**level for level in range(len(counts).bit_length()) if 16**level <= len(counts)]
+    for _ in range(REPEATS):
+        scale = len(sizes) / epsilon
+        levels = [counts.reshape(size, -1).sum(axis=1) + rng.laplace(0, scale, size) for size in sizes]
+        cells = consistent(levels, [2 * scale**2] * len(sizes))
+        errors.append(error_of(np.append(0, np.cumsum(cells)), counts, ranges))
+    return errors
+
+
+def ours(table: Table, budget: Budget, counts: Counts, ranges: NDArray[np.int64], method: str = "best") -> tuple[list[float], str]:
+    """Our errors, and the method that was chosen."""
+    errors, name = [], ""
+    for _ in range(REPEATS):
+        synopsis = intervals(Curator(table, budget), "x", share=1, method=method)
+        body: Any = synopsis.body
+        curve = np.interp(np.arange(len(counts) + 1), body.edges, body.curve)
+        errors.append(error_of(curve, counts, ranges))
+        name = str(synopsis.header.notes["method"])
+    return errors, name
+
+
+def small_domain() -> None:
+    """4096 cells: every histogram at every epsilon."""
+    head = f"{'histogram':<12}{'epsilon':>8}{'tree of OpenDP':>16}{'ours':>10}{'ratio':>7}  chosen"
+    print(f"{head:<72}{'delta 1e-6':>12}  {'its choice':<18}{'paper':>10}")
+    ranges = random_ranges(4096)
+    for name, counts in histograms().items():
+        table = counted_table(Schema({"x": Integer(0, 4095)}), {"x": np.arange(4096.0)}, counts)
+        for epsilon in EPSILONS:
+            theirs = float(np.mean(peer_tree(counts, epsilon, ranges)))
+            best, chosen = ours(table, Budget(epsilon=epsilon), counts, ranges)
+            gauss, gauss_chosen = ours(table, Budget(epsilon=epsilon, delta=DELTA), counts, ranges)
+            global REPEATS
+            kept, REPEATS = REPEATS, 1
+            paper, _ = ours(table, Budget(epsilon=epsilon), counts, ranges, "binary search")
+            REPEATS = kept
+            mean = float(np.mean(best))
+            row = f"{name:<12}{epsilon:>8g}{theirs:>16,.1f}{mean:>10,.1f}{mean / theirs:>7.2f}  {chosen}"
+            print(f"{row:<72}{np.mean(gauss):>12,.1f}  {gauss_chosen:<18}{paper[0]:>10,.0f}", flush=True)
+
+
+def large_domain() -> None:
+    """2^20 values."""
+    values = np.load(data_folder() / "hist1d" / "adult_fnlwgt_values_u20.npy").astype(np.int64)
+    counts = np.bincount(values, minlength=2**20)
+    ranges = random_ranges(2**20)
+    table = Table({"x": values}, Schema({"x": Integer(0, 2**20 - 1)}), neighbours="add-remove", rows=len(values))
+    for epsilon in EPSILONS:
+        errors, chosen = ours(table, Budget(epsilon=epsilon), counts, ranges)
+        print(f"2^20 values, epsilon {epsilon:g}: {np.mean(errors):,.1f} rows ({chosen}); runs {np.round(errors, 1)}", flush=True)
+
+
+def main() -> None:
+    """Both tables."""
+    if not (data_folder() / "hist1d").is_dir():
+        print(f"no data in {data_folder()}: set DODONA_DATA to the folder that holds hist1d.", file=sys.stderr)
+        return
+    large_domain()
+    small_domain()
+
+
+if __name__ == "__main__":
+    main()

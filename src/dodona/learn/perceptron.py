@@ -1,0 +1,138 @@
+"""The perceptron of SuLQ 4.3: counts of misclassified rows, and their sum, are questions.
+
+Round j asks (a) how many rows are misclassified, s, and (b) the sum u of label times row over them, and sets
+w <- w + u / s. It repeats so long as s is far above its noise. What we mend or add:
+
+* label times row lies in [-1, 1]^d, not [0, 1]^d (ERRATA 6): the sensitivity of (b) is that of a ball of either sign;
+* Theorem 3 asks that delta >> sqrt(d R) / s: the noise of u / s must stay short beside a row. That is known before
+  asking, so rounds after the first are asked only where it holds for s of a tenth of the rows;
+* Theorem 3 prints 32 max|d|^2 / delta rounds; its proof gives 32 max|d|^2 / delta^2 (ERRATA 5);
+* the paper takes w_0 as given: ours is the rule of the nearest class mean, from the sums of each class;
+* classes are learned one against the rest, all in one vector question; the weights of all rounds are averaged, unless
+  the stopping rule is met: then the last ones separate all but what noise hides.
+"""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+from typing import NamedTuple
+
+import numpy as np
+
+from dodona.learn.base import Recorded
+from dodona.learn.coordinates import Coordinates, Frame
+from dodona.learn.linear import (
+    LinearClassifier,
+    centroids,
+    first_sums,
+    linear_outlook,
+    positive,
+    residual_sums,
+    stand_in,
+)
+from dodona.learn.supervised import Floats, Outlook, noise_of, require_budget
+from dodona.learn.task import Task
+from dodona.oracle import Oracle
+from dodona.query.expr import Call, Expr, Literal
+from dodona.query.statistic import Features, Query
+
+COUNTING = Fraction(1, 10)  # of a round: to (a), the rest to (b)
+SHORT = 0.5  # the longest noise of u / s, beside rows of length about 1
+FAR = 3.0  # s >> R^(1/2): this many standard deviations of its noise
+
+
+class _Rounds(NamedTuple):
+    """``later`` rounds at ``share`` each, after the first at ``first``."""
+
+    later: int
+    first: Fraction
+    share: Fraction
+
+
+class Perceptron(LinearClassifier):
+    """Linear classifier of misclassified rows.
+
+    ``epsilon``, ``delta``, ``bounds``, ``classes``, ``share``: as for every classifier here. ``max_iter``: most rounds;
+    noise usually allows fewer. After ``fit``: ``coef_``, ``intercept_``, ``n_iter_``, and ``misclassified_``: the noisy
+    counts that each later round began with, one per score.
+    """
+
+    def __init__(self, epsilon=None, delta=0, bounds=None, *, classes=None, share=1, max_iter=100):  # type: ignore[no-untyped-def]
+        self.epsilon = epsilon
+        self.delta = delta
+        self.bounds = bounds
+        self.classes = classes
+        self.share = share
+        self.max_iter = max_iter
+
+    def _learn(self, task: Task, oracle: Recorded) -> None:
+        require_budget(oracle, first_sums(task, stand_in(task)), task.share)
+        frame = Frame.of(oracle, task)
+        rounds = self._rounds(task, oracle, frame)
+        space = frame.ask(oracle, task)
+        sums = oracle.ask(first_sums(task, space), share=rounds.first)
+        means = centroids(np.asarray(sums.total), float(np.max(sums.spread)), task.rows, 1.0)
+        weights = means if len(positive(task)) > 1 else means[1:] - means[:1]
+        total, counts = weights.copy(), []
+        for _ in range(rounds.later):
+            wrong = tuple(_wrong(task, space, weights))
+            counted = oracle.ask(_count(space, wrong), share=rounds.share * COUNTING)
+            count, doubt = np.asarray(counted.total), FAR * np.asarray(counted.spread)
+            counts.append(count)
+            far = count > np.maximum(doubt, 0.5)
+            if not far.any():
+                total = weights * (len(counts) + 1)
+                break
+            question = _synthesised(space, wrong)
+            found = np.asarray(oracle.ask(question, share=rounds.share * (1 - COUNTING)).total).reshape(weights.shape)
+            weights = weights + np.where(far, 1.0 / np.where(far, count, 1.0), 0.0)[:, None] * found
+            total += weights
+        self.misclassified_ = np.array(counts).reshape(-1, len(weights))
+        self._keep(space, total / (len(counts) + 1), 0.0, len(counts) + 1)
+
+    def _rounds(self, task: Task, oracle: Oracle, frame: Frame) -> _Rounds:
+        """As many as keep the noise of u / s short, for s = n / 10; none unless four do."""
+        left = task.share - frame.share
+        space, size = stand_in(task), math.sqrt(len(task.features) + 1)
+        wrong = tuple(_wrong(task, space, np.ones((len(positive(task)), len(task.features) + 1))))
+        question = _synthesised(space, wrong)
+        noise = noise_of(oracle.price(question, share=left * 2 / 3)) * size / (task.rows / 10)
+        most = self.max_iter - 1
+        later = most if noise == 0 else min(most, 30, int((SHORT / noise) ** 2))  # noise grows as the root of rounds
+        if later < min(most, 4) or later < 1:
+            return _Rounds(0, left, Fraction(0))
+        return _Rounds(later, left / 3, left * 2 / 3 / later)
+
+    def _outlook(self, task: Task) -> Outlook:
+        rounds = self._rounds(task, task.oracle, Frame.of(task.oracle, task))
+        space = stand_in(task)
+        wrong = tuple(_wrong(task, space, np.ones((len(positive(task)), len(task.features) + 1))))
+        question = _synthesised(space, wrong)
+        return linear_outlook(task, question, "misclassified rows", rounds.later, rounds.share, rounds.first)
+
+    def _evidence(self, rows: Floats) -> Floats:
+        scores = self._scores(rows)
+        return np.hstack([-scores, scores]) if len(self.classes_) == 2 else scores
+
+
+def _wrong(task: Task, space: Coordinates, weights: Floats) -> list[tuple[Expr, Expr]]:
+    """For each scored class: the label +-1, and whether label times score is at most 0."""
+    found: list[tuple[Expr, Expr]] = []
+    for name, row in zip(positive(task), weights, strict=True):
+        label = Call("sub", (Call("mul", (Literal(2.0), task.is_class(name))), Literal(1.0)))
+        found.append((label, Call("le", (Call("mul", (label, space.score(row))), Literal(0.0)))))
+    return found
+
+
+def _count(space: Coordinates, wrong: tuple[tuple[Expr, Expr], ...]) -> Query:
+    """(a): rows misclassified by each score; a row wrong for several is drawn into the ball."""
+    ball = None if space.radius is None or len(wrong) == 1 else math.sqrt(2)
+    counted = tuple(Call("if", (is_wrong, Literal(1.0), Literal(0.0))) for _, is_wrong in wrong)
+    return Features(counted, ball)
+
+
+def _synthesised(space: Coordinates, wrong: tuple[tuple[Expr, Expr], ...]) -> Query:
+    """(b): the sum of label times row over the rows misclassified by each score."""
+    residuals = tuple(Call("if", (is_wrong, label, Literal(0.0))) for label, is_wrong in wrong)
+    return residual_sums(space, residuals, space.radius)

@@ -1,0 +1,159 @@
+"""k-means: scikit-learn's rounds without noise; with it, better than one mean, or one mean and a reason."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import sklearn.cluster as public
+from sklearn.datasets import load_digits
+
+from dodona.engines.table import Table
+from dodona.errors import BadQuery
+from dodona.learn.kmeans import KMeans
+from dodona.learn.lloyd import Round, centre_error, pooled
+from dodona.learn.pca import PCA
+from dodona.privacy.budget import Budget
+from dodona.query.schema import Real, Schema
+from dodona.testing.oracles import seeded_curator
+from dodona.trust.curator import Curator
+from dodona.trust.exact import Exact
+
+
+def blobs(n: int = 20_000, seed: int = 0) -> tuple[np.ndarray, np.ndarray, Table]:
+    rng = np.random.default_rng(seed)
+    centres = np.array([[2.0, 2.0], [8.0, 3.0], [5.0, 8.0]])
+    rows = np.clip(centres[rng.integers(0, 3, n)] + 0.5 * rng.normal(size=(n, 2)), 0, 10)
+    return rows, centres, Table(rows, Schema({"a": Real(0, 10), "b": Real(0, 10)}))
+
+
+def single(rows: np.ndarray) -> float:
+    return float(((rows - rows.mean(axis=0)) ** 2).sum())
+
+
+def ordered(centres: np.ndarray) -> np.ndarray:
+    return centres[np.argsort(centres[:, 0])]
+
+
+def test_rounds_equal_scikit_learns_on_exact() -> None:
+    rows, _, table = blobs()
+    init = np.array([[1.0, 1.0], [9.0, 1.0], [9.0, 9.0]])
+    ours = KMeans(3, init=init, max_iter=50).fit(Exact(table))
+    theirs = public.KMeans(3, init=init, n_init=1, max_iter=50, tol=0).fit(rows)
+    np.testing.assert_allclose(ours.cluster_centers_, theirs.cluster_centers_, atol=1e-4)
+    assert np.array_equal(ours.predict(rows), theirs.labels_)
+    np.testing.assert_allclose(ours.counts_, np.bincount(theirs.labels_))
+    np.testing.assert_allclose(ours.centre_error_, 0)
+
+
+def test_private_seeds_find_the_clusters_on_exact() -> None:
+    rows, centres, table = blobs()
+    model = KMeans(3, random_state=0).fit(Exact(table))
+    np.testing.assert_allclose(ordered(model.cluster_centers_), ordered(centres), atol=0.05)
+    best = public.KMeans(3, n_init=3, random_state=0).fit(rows).inertia_
+    assert -model.score(rows) == pytest.approx(best, rel=1e-3)
+    assert model.inertia_ == pytest.approx(best, rel=1e-2)
+
+
+def test_noise_moves_the_centres_little() -> None:
+    _, centres, table = blobs()
+    model = KMeans(3, random_state=0).fit(seeded_curator(table, Budget(epsilon=1, delta=1e-6), seed=1))
+    off = np.linalg.norm(ordered(model.cluster_centers_) - ordered(centres), axis=1)
+    assert off.max() < 0.2
+    assert np.all(off < 5 * model.centre_error_ + 0.05)
+    assert model.cost_.share == pytest.approx(1, abs=1e-9)
+    assert model.note_ == ""
+
+
+def test_digits_beat_one_mean() -> None:
+    rows = load_digits().data
+    table = Table(rows, Schema({f"x{i}": Real(0, 16) for i in range(64)}))
+    model = KMeans(10, random_state=0).fit(seeded_curator(table, Budget(epsilon=1, delta=1e-6), seed=2))
+    assert -model.score(rows) < 0.9 * single(rows)
+    assert model.predict(rows).max() < len(model.cluster_centers_)
+
+
+def test_too_much_noise_gives_one_mean_and_says_why() -> None:
+    rows, _, table = blobs(n=60)
+    model = KMeans(8).fit(seeded_curator(table, Budget(epsilon=0.1, delta=1e-6), seed=3))
+    assert len(model.cluster_centers_) == 1
+    assert "not 8" in model.note_
+    assert model.note_ in model.summary()
+    assert np.all((model.cluster_centers_ >= 0) & (model.cluster_centers_ <= 10))
+    assert set(model.predict(rows)) == {0}
+
+
+def test_one_cluster_is_the_mean() -> None:
+    rows, _, table = blobs()
+    model = KMeans(1).fit(Exact(table))
+    np.testing.assert_allclose(model.cluster_centers_[0], rows.mean(axis=0), atol=1e-5)
+    assert model.note_ == ""
+
+
+def test_clusters_on_projections() -> None:
+    rows = load_digits().data
+    table = Table(rows, Schema({f"x{i}": Real(0, 16) for i in range(64)}))
+    exact = Exact(table)
+    pca = PCA(5).fit(exact)
+    model = KMeans(10, random_state=0).fit(exact.project(pca))
+    assert model.cluster_centers_.shape == (10, 5)
+    labels = model.predict(pca.transform(rows))
+    assert len(np.unique(labels)) == 10
+
+
+def test_empty_cells_are_dropped_on_exact() -> None:
+    _, _, table = blobs()
+    init = np.array([[2.0, 2.0], [8.0, 3.0], [5.0, 8.0], [10.0, 10.0]])
+    model = KMeans(4, init=init).fit(Exact(table))
+    assert len(model.cluster_centers_) == 3
+    assert "3 centres, not 4" in model.note_
+
+
+@pytest.mark.parametrize(
+    ("settings", "match"),
+    [
+        ({"n_clusters": 0}, "n_clusters"),
+        ({"n_clusters": 61}, "number of rows"),
+        ({"n_clusters": True}, "n_clusters"),
+        ({"max_iter": 0}, "max_iter"),
+        ({"init": "random"}, "init"),
+    ],
+)
+def test_bad_settings_are_refused_before_any_charge(settings: dict[str, object], match: str) -> None:
+    _, _, table = blobs(n=60)
+    curator = Curator(table, Budget(epsilon=1000, delta=1e-6))
+    with pytest.raises(BadQuery, match=match):
+        KMeans(**settings).fit(curator)  # type: ignore[arg-type]
+    assert curator.left == float(curator.budget.total)
+
+
+def test_misshapen_init_is_refused_before_any_charge() -> None:
+    _, _, table = blobs(n=600)
+    curator = Curator(table, Budget(epsilon=1000, delta=1e-6))
+    with pytest.raises(BadQuery, match="init"):
+        KMeans(3, init=np.zeros((2, 2))).fit(curator)
+    assert curator.left == float(curator.budget.total)
+
+
+def test_pooling_keeps_what_noise_supports() -> None:
+    answer = Round(
+        counts=np.array([100.0, 90.0, 3.0]),
+        sums=np.array([[100.0, 0.0], [-90.0, 0.0], [50.0, 50.0]]),
+        count_spread=5.0,
+        sum_spread=5.0,
+    )
+    cells, centres = pooled(answer, rows=193)
+    assert len(centres) == len(cells.counts) == 2
+    assert centres[0, 0] == pytest.approx(1, abs=0.05)
+    assert centres[1, 0] == pytest.approx(-1, abs=0.05)
+
+
+def test_lemma_2() -> None:
+    answer = Round(np.array([100.0]), np.zeros((1, 4)), count_spread=2.0, sum_spread=3.0)
+    (error,) = centre_error(answer, np.array([[3.0, 4.0, 0.0, 0.0]]))
+    assert error == pytest.approx((5 * 2 + 2 * 3) / 100)
+
+
+def test_plan() -> None:
+    model = KMeans(5, epsilon=1, delta=1e-6, bounds=(0, 1))
+    assert model.plan(1_000_000, 10).feasible
+    assert not model.plan(20, 10).feasible
