@@ -1,9 +1,10 @@
 """Ranges published over one column, in rows of mean absolute error: ours, OpenDP's consistent tree, and the paper's.
 
-Every method gets the same epsilon under add-remove neighbours, in one run; 20,000 random ranges each, means over repeats.
-``DODONA_DATA`` holds the histograms (hist1d, hist2d). ``DODONA_PEER_PYTHON`` names a Python that has ``opendp``; without
-it OpenDP's method (a 16-ary tree with root, Laplace noise, consistent by least squares) is computed here instead. DAWA
-has no implementation that installs on a current Python (the published one is for Python 2), so it is not compared.
+Every method gets the same epsilon under add-remove neighbours, in one run; 20,000 random ranges each, means over
+repeats. ``DODONA_DATA`` holds the histograms (hist1d, hist2d). ``DODONA_PEER_PYTHON`` names a Python that has
+``opendp``; without it OpenDP's method (a 16-ary tree with root, Laplace noise, consistent by least squares) is
+computed here instead. DAWA has no implementation that installs on a current Python (the published one is for Python
+2), so it is not compared.
 """
 
 from __future__ import annotations
@@ -18,15 +19,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dodona.engines.memory import MemoryEngine
 from dodona.engines.table import Table
 from dodona.privacy.budget import Budget
-from dodona.query.plan import compile_query  # noqa: F401 - documents what the counted engine serves
 from dodona.query.program import Program
 from dodona.query.schema import Integer, Schema
 from dodona.release.intervals import intervals
 from dodona.release.ranges_tree import consistent
 from dodona.synopses.weighted import Piece, _cells, _columns
-from dodona.engines.memory import MemoryEngine
 from dodona.trust.curator import Curator
 
 EPSILONS = (0.01, 0.1, 1.0)
@@ -49,9 +49,7 @@ post = dp.t.make_consistent_b_ary_tree(branching_factor=16)
 true = np.append(0, np.cumsum(counts)); lo, hi = np.array(ranges).T
 out = []
 for _ in range(repeats):
-    cells = np.array(post(meas(counts)))[:leaves] if False else np.array(post(meas(counts)))
-    cells = cells[-leaves:] if len(cells) > leaves else cells
-    curve = np.append(0, np.cumsum(cells))
+    curve = np.append(0, np.cumsum(post(meas(counts))))
     out.append(float(np.abs(curve[hi] - curve[lo] - true[hi] + true[lo]).mean()))
 print(json.dumps(out))
 """
@@ -78,7 +76,7 @@ class CountedEngine:
             sums.append(np.stack(parts, axis=1).ravel())
         return np.concatenate(sums).astype(np.int64)
 
-    def explain(self, program: Program) -> str:
+    def explain(self, program: Program) -> str:  # noqa: ARG002
         return "counts by value"
 
 
@@ -132,10 +130,17 @@ def peer_tree(counts: Counts, epsilon: float, ranges: NDArray[np.int64]) -> list
     return errors
 
 
-def ours(table: Table, budget: Budget, counts: Counts, ranges: NDArray[np.int64], method: str = "best") -> tuple[list[float], str]:
+def ours(
+    table: Table,
+    budget: Budget,
+    counts: Counts,
+    ranges: NDArray[np.int64],
+    method: str = "best",
+    repeats: int = REPEATS,
+) -> tuple[list[float], str]:
     """Our errors, and the method that was chosen."""
     errors, name = [], ""
-    for _ in range(REPEATS):
+    for _ in range(repeats):
         synopsis = intervals(Curator(table, budget), "x", share=1, method=method)
         body: Any = synopsis.body
         curve = np.interp(np.arange(len(counts) + 1), body.edges, body.curve)
@@ -155,10 +160,7 @@ def small_domain() -> None:
             theirs = float(np.mean(peer_tree(counts, epsilon, ranges)))
             best, chosen = ours(table, Budget(epsilon=epsilon), counts, ranges)
             gauss, gauss_chosen = ours(table, Budget(epsilon=epsilon, delta=DELTA), counts, ranges)
-            global REPEATS
-            kept, REPEATS = REPEATS, 1
-            paper, _ = ours(table, Budget(epsilon=epsilon), counts, ranges, "binary search")
-            REPEATS = kept
+            paper, _ = ours(table, Budget(epsilon=epsilon), counts, ranges, "binary search", 1)
             mean = float(np.mean(best))
             row = f"{name:<12}{epsilon:>8g}{theirs:>16,.1f}{mean:>10,.1f}{mean / theirs:>7.2f}  {chosen}"
             print(f"{row:<72}{np.mean(gauss):>12,.1f}  {gauss_chosen:<18}{paper[0]:>10,.0f}", flush=True)
@@ -172,7 +174,10 @@ def large_domain() -> None:
     table = Table({"x": values}, Schema({"x": Integer(0, 2**20 - 1)}), neighbours="add-remove", rows=len(values))
     for epsilon in EPSILONS:
         errors, chosen = ours(table, Budget(epsilon=epsilon), counts, ranges)
-        print(f"2^20 values, epsilon {epsilon:g}: {np.mean(errors):,.1f} rows ({chosen}); runs {np.round(errors, 1)}", flush=True)
+        print(
+            f"2^20 values, epsilon {epsilon:g}: {np.mean(errors):,.1f} rows ({chosen}); runs {np.round(errors, 1)}",
+            flush=True,
+        )
 
 
 def main() -> None:

@@ -11,14 +11,18 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from dodona.answer import Answer, Price, Selection
     from dodona.engines.table import Table
+    from dodona.learn.sq.stat import stat
     from dodona.oracle import Oracle
     from dodona.privacy import Budget, Cost
     from dodona.query.schema import Category, Flag, Integer, Real, Schema
     from dodona.query.statistic import Features, Gate, Nearest, Outer, Partition, Query, Stack, Value, bucket, linear
     from dodona.query.text import parse
     from dodona.report import Rows
+    from dodona.synopses.base import Synopsis
+    from dodona.synopses.file import load
     from dodona.trust.curator import Curator
     from dodona.trust.exact import Exact
+    from dodona.trust.local import Local
 
 __version__ = "0.1.0"
 
@@ -43,7 +47,11 @@ _HOMES = {
     "query.text": ("parse",),
     "report": ("Rows",),
     "trust.curator": ("Curator",),
+    "learn.sq.stat": ("stat",),
+    "synopses.base": ("Synopsis",),
+    "synopses.file": ("load",),
     "trust.exact": ("Exact",),
+    "trust.local": ("Local",),
 }
 _ROOMS = frozenset({"audit", "bounds", "concepts", "errors", "learn", "local", "release"})
 _HOME = {name: home for home, names in _HOMES.items() for name in names}
@@ -59,6 +67,7 @@ __all__ = [
     "Flag",
     "Gate",
     "Integer",
+    "Local",
     "Nearest",
     "Oracle",
     "Outer",
@@ -70,11 +79,14 @@ __all__ = [
     "Schema",
     "Selection",
     "Stack",
+    "Synopsis",
     "Table",
     "Value",
     "bucket",
     "linear",
+    "load",
     "parse",
+    "stat",
 ]
 
 

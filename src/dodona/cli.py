@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from dodona import __version__
+from dodona.cli_plan import plan_app
 from dodona.errors import AnswerLost, BudgetSpent, DodonaError, LedgerError, Refused
 
 if TYPE_CHECKING:
@@ -35,6 +36,7 @@ schema_app = typer.Typer(
     help="Draft and check the survey.toml that states what is public.", no_args_is_help=True, rich_markup_mode=None
 )
 app.add_typer(schema_app, name="schema")
+app.add_typer(plan_app, name="plan")
 
 Survey = Annotated[Path, typer.Argument(metavar="SURVEY.TOML", help="What the curator states about the table.")]
 Question = Annotated[str, typer.Argument(metavar="QUESTION", help="A row expression: age >= 65 AND smoker")]

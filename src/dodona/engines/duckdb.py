@@ -90,11 +90,14 @@ class DuckDBEngine:
         """
         start = 0
         ordered = sources.connect(self._source.files, self._source.attach, self._limits[0], 1)
-        for columns, length in self._batches(program, ordered):
-            chosen = pick(start, start + length)
-            part = MemoryEngine(self.schema, picked(columns, chosen), len(chosen))
-            yield from part.reports(program, lambda a, b: np.arange(b - a), respond)
-            start += length
+        try:
+            for columns, length in self._batches(program, ordered):
+                chosen = pick(start, start + length)
+                part = MemoryEngine(self.schema, picked(columns, chosen), len(chosen))
+                yield from part.reports(program, lambda a, b: np.arange(b - a), respond)
+                start += length
+        finally:
+            ordered.close()
         if start != self._rows:
             raise RuntimeError("the table changed")
 

@@ -38,9 +38,10 @@ class AgnosticLearner(ConditionLearner):
 
     ``concept_class``: any of ``dodona.concepts`` (its columns are those of the oracle, or x0, x1, ... of an array
     without names); stumps at 15 even cuts of every column unless given. ``mechanism``: "permute-and-flip",
-    "exponential" (the paper's), or "best": the one with the smaller predicted error, which is the first one under pure
-    epsilon, and on an oracle without a curator its own way to choose. ``epsilon``, ``delta``, ``bounds``: needed to learn from arrays. ``classes``: the two
-    labels, where those that occur in ``y`` are not public. ``share``: of an oracle's whole budget.
+    "exponential" (the paper's), or "best": the one with the smaller predicted error, which is the first under pure
+    epsilon, and on an oracle without a curator its own way to choose. ``epsilon``, ``delta``, ``bounds``: needed to
+    learn from arrays. ``classes``: the two labels, where those that occur in ``y`` are not public. ``share``: of an
+    oracle's whole budget.
 
     After ``fit`` also: ``concepts_``, ``index_`` (the member's number) and ``gap_``: with probability 0.95 the member
     is wrong on at most ``gap_`` rows more than the best one.

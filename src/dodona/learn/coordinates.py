@@ -90,18 +90,18 @@ def turns(oracle: Oracle, task: Task, share: Fraction) -> bool:
 
 
 @dataclass(frozen=True)
-class Frame:
+class Approach:
     """Which coordinates the noise permits, and the share of the budget that finding them takes."""
 
     turned: bool
     share: Fraction
 
     @staticmethod
-    def of(oracle: Oracle, task: Task) -> Frame:
+    def of(oracle: Oracle, task: Task) -> Approach:
         """Whitened if the second moments would be known well enough at a fifth of the share; else centred."""
         whole = task.share / 5
         turned = turns(oracle, task, whole)
-        return Frame(turned, whole if turned else task.share / 10)
+        return Approach(turned, whole if turned else task.share / 10)
 
     def ask(self, oracle: Oracle, task: Task) -> Coordinates:
         """The coordinates, asked for at this share."""

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from dodona.learn.coordinates import BIAS, Coordinates, Frame
+from dodona.learn.coordinates import BIAS, Coordinates, Approach
 from dodona.learn.supervised import Classifier, Floats, Item, Outlook, by_class, noise_of
 from dodona.learn.task import Task
 from dodona.oracle import Oracle
@@ -96,7 +96,7 @@ def stand_in(task: Task) -> Coordinates:
     return Coordinates(task.exprs, np.zeros(d), np.eye(d) / math.sqrt(d), 1.0, math.sqrt(d))
 
 
-def frame_item(oracle: Oracle, task: Task, frame: Frame) -> Item:
+def frame_item(oracle: Oracle, task: Task, frame: Approach) -> Item:
     """The item of the look ahead for finding coordinates."""
     d = len(task.features)
     price = oracle.price(Features(task.exprs, math.sqrt(d / 2)), share=frame.share)
@@ -111,7 +111,7 @@ def linear_outlook(task: Task, question: Query, what: str, rounds: int, later: F
     """
     oracle, sums = task.oracle, first_sums(task, stand_in(task))
     whole = oracle.price(sums, share=task.share)
-    items = [frame_item(oracle, task, Frame.of(oracle, task))]
+    items = [frame_item(oracle, task, Approach.of(oracle, task))]
     if first:
         items.append(Item("sums of each class", 1, float(first), noise_of(oracle.price(sums, share=first))))
     if rounds:

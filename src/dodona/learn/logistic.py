@@ -15,7 +15,7 @@ import numpy as np
 from scipy.special import expit
 
 from dodona.learn.base import Recorded
-from dodona.learn.coordinates import Coordinates, Frame
+from dodona.learn.coordinates import Coordinates, Approach
 from dodona.learn.linear import (
     FIRST,
     LinearClassifier,
@@ -69,7 +69,7 @@ class LogisticRegression(LinearClassifier, ProbabilityClassifier):
 
     def _learn(self, task: Task, oracle: Recorded) -> None:
         require_budget(oracle, self._gradient(task, stand_in(task)), task.share)
-        frame = Frame.of(oracle, task)
+        frame = Approach.of(oracle, task)
         shares = self._shares(task, oracle, frame)
         space = frame.ask(oracle, task)
         labels = positive(task)
@@ -84,7 +84,7 @@ class LogisticRegression(LinearClassifier, ProbabilityClassifier):
         kept, asked = _descend(oracle, task, space, weights, start, rate, shares, self.tol)
         self._keep(space, kept, start, bool(shares.first) + asked)
 
-    def _shares(self, task: Task, oracle: Oracle, frame: Frame) -> _Shares:
+    def _shares(self, task: Task, oracle: Oracle, frame: Approach) -> _Shares:
         """Rounds and shares, from prices alone.
 
         At a fixed length of the descent the drift of the averaged noise does not depend on the number of rounds, so
@@ -109,7 +109,7 @@ class LogisticRegression(LinearClassifier, ProbabilityClassifier):
         return gradient(task, space, weights, 0.0, CLIP)
 
     def _outlook(self, task: Task) -> Outlook:
-        oracle, frame = task.oracle, Frame.of(task.oracle, task)
+        oracle, frame = task.oracle, Approach.of(task.oracle, task)
         shares = self._shares(task, oracle, frame)
         question = self._gradient(task, stand_in(task))
         return linear_outlook(task, question, "gradients", shares.rounds, shares.later, shares.first)

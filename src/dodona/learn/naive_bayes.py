@@ -17,7 +17,7 @@ from fractions import Fraction
 import numpy as np
 
 from dodona.learn.base import Recorded
-from dodona.learn.coordinates import Coordinates, Frame, centred
+from dodona.learn.coordinates import Coordinates, Approach, centred
 from dodona.learn.linear import frame_item, shrunk_counts, stand_in
 from dodona.learn.supervised import (
     Floats,
@@ -91,7 +91,7 @@ class GaussianNB(ProbabilityClassifier):
         ]
         error = 2 * items[1].noise * len(task.classes) / task.rows
         affordable = oracle.price(_sums(task, shape), share=task.share).affordable
-        centre = frame_item(oracle, task, Frame(False, task.share * CENTRE))
+        centre = frame_item(oracle, task, Approach(False, task.share * CENTRE))
         return Outlook((centre, *items), error, task.rows, affordable, "each class's mean")
 
     def notes(self) -> list[str]:

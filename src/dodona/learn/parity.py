@@ -59,9 +59,7 @@ class ParityLearner(ConditionLearner):
 
     def _learn(self, task: Task, oracle: Recorded, target: Expr, features: Schema) -> Expr:
         bits = bits_of(features)
-        wanted = self._wanted(task, len(bits))
-        grown = max(1, task.rows // wanted.rows)  # rows beyond the plan make every part larger alike
-        self.plan_ = ParityPlan(wanted.parts, wanted.repeats, wanted.part_rows * grown, wanted.test_rows * grown)
+        self.plan_ = wanted = self._wanted(task, len(bits))  # rows beyond the plan make every part larger alike
         sizes = wanted.parts, wanted.repeats, wanted.part_rows, wanted.test_rows
         found = oracle.run(ParityProcedure(bits, target, *sizes), share=task.share).value
         self.mistakes_ = None if found["wrong"] is None else self._rate(found["wrong"], task, wanted)

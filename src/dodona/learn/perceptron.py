@@ -21,7 +21,7 @@ from typing import NamedTuple
 import numpy as np
 
 from dodona.learn.base import Recorded
-from dodona.learn.coordinates import Coordinates, Frame
+from dodona.learn.coordinates import Coordinates, Approach
 from dodona.learn.linear import (
     LinearClassifier,
     centroids,
@@ -68,7 +68,7 @@ class Perceptron(LinearClassifier):
 
     def _learn(self, task: Task, oracle: Recorded) -> None:
         require_budget(oracle, first_sums(task, stand_in(task)), task.share)
-        frame = Frame.of(oracle, task)
+        frame = Approach.of(oracle, task)
         rounds = self._rounds(task, oracle, frame)
         space = frame.ask(oracle, task)
         sums = oracle.ask(first_sums(task, space), share=rounds.first)
@@ -91,7 +91,7 @@ class Perceptron(LinearClassifier):
         self.misclassified_ = np.array(counts).reshape(-1, len(weights))
         self._keep(space, total / (len(counts) + 1), 0.0, len(counts) + 1)
 
-    def _rounds(self, task: Task, oracle: Oracle, frame: Frame) -> _Rounds:
+    def _rounds(self, task: Task, oracle: Oracle, frame: Approach) -> _Rounds:
         """As many as keep the noise of u / s short, for s = n / 10; none unless four do."""
         left = task.share - frame.share
         space, size = stand_in(task), math.sqrt(len(task.features) + 1)
@@ -105,7 +105,7 @@ class Perceptron(LinearClassifier):
         return _Rounds(later, left / 3, left * 2 / 3 / later)
 
     def _outlook(self, task: Task) -> Outlook:
-        rounds = self._rounds(task, task.oracle, Frame.of(task.oracle, task))
+        rounds = self._rounds(task, task.oracle, Approach.of(task.oracle, task))
         space = stand_in(task)
         wrong = tuple(_wrong(task, space, np.ones((len(positive(task)), len(task.features) + 1))))
         question = _synthesised(space, wrong)

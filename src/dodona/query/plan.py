@@ -28,8 +28,8 @@ from dodona.query.compiler import Compiler, exponent
 from dodona.query.expr import Call, Expr, columns_of
 from dodona.query.program import Block, Builder, Program
 from dodona.query.reach import Reach
-from dodona.query.schema import Label, Schema
 from dodona.query.roots import planned_roots
+from dodona.query.schema import Label, Schema
 from dodona.query.statistic import Features, Gate, Nearest, Outer, Partition, PrefixRoots, Products, Query, Stack, Value
 from dodona.query.typed import Value as Typed
 from dodona.query.typed import numeric

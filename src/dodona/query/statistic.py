@@ -256,8 +256,8 @@ def query_from_json(data: Any, depth: int = 0) -> Query:
     except TypeError:
         pass
     raise BadQuery(
-        "a query must be a value, stack, gate, partition, features, outer, nearest, products or prefix_roots, as to_json "
-        "writes them."
+        "a query must be a value, stack, gate, partition, features, outer, nearest, products or prefix_roots, as "
+        "to_json writes them."
     )
 
 

@@ -6,6 +6,17 @@ import importlib
 from typing import Any
 
 _HOME: dict[str, str] = {
+    "conjunctions": "conjunctions",
+    "plan_conjunctions": "conjunctions",
+    "boxes": "boxes",
+    "halfspaces": "halfspaces",
+    "halfspace_nets": "halfspaces",
+    "intervals": "intervals",
+    "cdf": "quantiles",
+    "histogram": "quantiles",
+    "median": "quantiles",
+    "quantile": "quantiles",
+    "small_database": "small_database",
     "arrangement": "arranged",
     "plan_arrangement": "arranged",
 }

@@ -18,7 +18,7 @@ import numpy as np
 from dodona.concepts.grid import Grid, Support
 from dodona.query.plan import MOST_CELLS
 
-TRIED = 120
+TRIED = 30
 MOST_BLOCKS = 4000
 
 
@@ -31,6 +31,8 @@ def best_blocks(grid: Grid, width: int, concentrated: bool) -> tuple[Support, ..
             continue
         noise = math.sqrt(len(blocks)) if concentrated else len(blocks)
         error = noise * mean_deviation(grid, width, residual_variances(grid, width, blocks))
+        if error >= 1.5 * least:
+            break  # larger blocks only get worse from here
         if error < least:
             best, least = blocks, error
     return best
@@ -56,6 +58,8 @@ def cover(grid: Grid, width: int, limit: int) -> tuple[Support, ...] | None:
     left = set(itertools.combinations(range(d), width))
     if any(grid.size(s) > limit for s in left):
         return None
+    if all(2 * grid.size(s) > limit for s in left):
+        return tuple(sorted(left)) if len(left) <= MOST_BLOCKS else None
     blocks: list[Support] = []
     while left:
         if len(blocks) >= MOST_BLOCKS:

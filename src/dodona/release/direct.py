@@ -27,6 +27,7 @@ from dodona.release.portion import Portion
 from dodona.synopses.basis import Floats
 
 MEAN_OF_NORMAL = math.sqrt(2 / math.pi)
+AT_ONCE = 256
 
 
 @dataclass(frozen=True)
@@ -58,16 +59,33 @@ def designs(grid: Grid, width: int, concentrated: bool) -> list[Direct]:
     return found
 
 
+def pairs(grid: Grid, width: int, concentrated: bool) -> Direct:
+    """One- and two-way statistics only, weighed as the wider conjunctions need them."""
+    if grid.binary:
+        every = _characters(grid, width, 1 / 2 if concentrated else 1 / 3)
+        parts = [part for part in every if 1 <= len(part.supports[0]) <= 2]
+        whole = sum(part.fraction for part in parts)
+        return Direct("characters", tuple(Part(p.supports, p.fraction / whole, p.query) for p in parts))
+    blocks = best_blocks(grid, min(2, width), concentrated)
+    assert blocks is not None  # grids that can be fitted are small enough to be one block
+    query = Stack(tuple(map(grid.marginal, blocks))) if len(blocks) > 1 else grid.marginal(blocks[0])
+    return Direct("blocks", (Part(blocks, 1.0, query),))
+
+
 def _characters(grid: Grid, width: int, power: float) -> tuple[Part, ...]:
     d = len(grid.sides)
     signs = [side.tests[1] for side in grid.sides]
     by_order = [tuple(itertools.combinations(range(d), j)) for j in range(min(width, d) + 1)]
     matter = [sum(math.comb(d - j, w - j) * 2.0**-w for w in range(j, width + 1)) for j in range(len(by_order))]
     weights = np.array([len(sets) * matter[j] ** power for j, sets in enumerate(by_order)])
-    return tuple(
-        Part(sets, float(weight), Stack(tuple(Value(character([signs[i] for i in s])) for s in sets)))
-        for sets, weight in zip(by_order, weights / weights.sum(), strict=True)
-    )
+    # Asked some at a time, which costs the same (parts in proportion) and keeps the engine's memory small.
+    parts = []
+    for sets, weight in zip(by_order, weights / weights.sum(), strict=True):
+        for start in range(0, len(sets), AT_ONCE):
+            some = sets[start : start + AT_ONCE]
+            query = Stack(tuple(Value(character([signs[i] for i in s])) for s in some))
+            parts.append(Part(some, float(weight) * len(some) / len(sets), query))
+    return tuple(parts)
 
 
 def singles_of(grid: Grid, singles: tuple[Support, ...]) -> Part:
@@ -112,4 +130,5 @@ def predicted(oracle: Oracle, grid: Grid, width: int, design: Direct, portion: P
             variances |= {support: spread**2 / 2.0 ** len(support) for support in part.supports}
         else:
             variances = {s: spread**2 * v for s, v in residual_variances(grid, width, part.supports).items()}
+    variances.setdefault((), 0.0)
     return MEAN_OF_NORMAL * mean_deviation(grid, width, variances)

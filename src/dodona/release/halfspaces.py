@@ -2,8 +2,8 @@
 
 ``probes`` (practical): some hundred random halfspaces are asked with noise, and kernel regression with the arc-cosine
 kernel and a ridge matched to the noise carries their answers to every other one. Where the budget allows, half of it
-asks the second moments first, whose normal distribution explains most of what random projections of many columns do. No worst-case promise; its margins are
-the model's.
+asks the second moments first, whose normal distribution explains most of what random projections of many columns do.
+No worst-case promise; its margins are the model's.
 
 ``nets`` (the paper's, under its own name): m random sign projections to k dimensions, a net of directions in each, the
 median of the nearest net answers. (e, delta, gamma)-useful in the sense of Definition 5.3: the answer is within e of
@@ -38,7 +38,7 @@ _SEED = 6051  # probes and projections are public, and published with the answer
 MOMENTS = Fraction(1, 2)
 CLEAR = 0.1
 """Moments are asked where noise in them, over all columns, stays below this part of a column's range."""
-_PRIORS = 4.0 ** -np.arange(0.0, 10.0, 0.5)
+_PRIORS = 4.0 ** -np.arange(0.0, 5.1, 0.5)
 MOST_NET = 200_000
 
 
@@ -160,7 +160,9 @@ def _moments(oracle: Oracle, scaled: Scaled, portion: Portion, rows: int) -> tup
 
 
 def _probes(oracle: Oracle, scaled: Scaled, part: dict[str, Fraction], rows: int, after_moments: bool) -> int:
-    """By epsilon n: 200 at 5,000, 800 from 50,000 on; 200 at most where moments are known, as little is left to find."""
+    """By epsilon n: 200 at 5,000, 800 from 50,000 on; 200 at most where moments are known, as little is left to
+    find.
+    """
     one = oracle.price(Value(scaled.condition(_directions(1, len(scaled.columns), False)[0])), **part)
     spread = float(np.max(one.spread))
     reach = rows / max(spread, 1e-9) * math.sqrt(2)

@@ -47,7 +47,14 @@ def intervals(
     accuracy = f"a random range is off by about {offer.error:.3g} rows (predicted before it was made)"
     about = f"ranges, unions of ranges, quantiles and histograms of {axis}, over the rows where it is known"
     header = Header(
-        oracle.name, about, accuracy, offer.words, oracle.schema, oracle.rows, combined(made.bills), {"method": offer.name}
+        oracle.name,
+        about,
+        accuracy,
+        offer.words,
+        oracle.schema,
+        oracle.rows,
+        combined(made.bills),
+        {"method": offer.name},
     )
     return Synopsis(header, body)
 

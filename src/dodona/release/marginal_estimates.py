@@ -14,16 +14,22 @@ from dodona.synopses.maxent import Estimate
 
 
 class Gathered:
-    """Residual estimates in rows, joined by inverse variance; ``known``: those that are exact (public)."""
+    """``estimates``: of residuals, in rows. ``asked``: the marginals themselves with the variance of a cell; the same one
+    asked twice is joined.
+    """
 
     def __init__(self, grid: Grid) -> None:
         self.grid = grid
         self.estimates: dict[Support, Estimate] = {}
+        self.asked: dict[Support, tuple[Floats, float]] = {}
 
     def add_marginal(self, support: Support, table: Floats, variance: float) -> None:
         """A noisy marginal with independent noise of this variance in each cell."""
-        shape = self.grid.shape(support)
-        basis = Basis(shape)
+        flat = table.ravel()
+        held = self.asked.get(support)
+        whole = Estimate(flat, max(variance, 1e-12)) if held is None else Estimate(*held).joined(flat, max(variance, 1e-12))
+        self.asked[support] = whole.values, whole.variance
+        basis = Basis(self.grid.shape(support))
         coefficients = basis.forward(table.ravel())
         for inner in inside(support):
             outside = math.prod(self.grid.shape(tuple(i for i in support if i not in inner)))

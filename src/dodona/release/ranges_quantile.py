@@ -86,7 +86,11 @@ def _searched(oracle: Oracle, axis: Axis, portion: Portion, count: int) -> tuple
     # Some cuts are spread evenly over the axis: what the search missed then still has buckets.
     curve = curve + EVEN * max(curve[-1], 1.0) * edges / axis.cells
     cuts = np.rint(np.interp(np.linspace(0.0, curve[-1], count + 1)[1:-1], curve, edges)).astype(np.int64)
-    return np.unique(np.concatenate([[0], cuts.clip(1, axis.cells - 1), [axis.cells]])), tuple(bills), len(bills) * SEARCH / levels
+    return (
+        np.unique(np.concatenate([[0], cuts.clip(1, axis.cells - 1), [axis.cells]])),
+        tuple(bills),
+        len(bills) * SEARCH / levels,
+    )
 
 
 @dataclass(frozen=True, eq=False)

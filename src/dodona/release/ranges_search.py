@@ -19,12 +19,11 @@ from fractions import Fraction
 
 import numpy as np
 
-from dodona.answer import Bill
 from dodona.oracle import Oracle
 from dodona.query.expr import Call, Column, Expr, Literal
 from dodona.release.portion import Portion
-from dodona.release.ranges_offer import Curve, Offer
 from dodona.release.ranges_curve import prefix_curve
+from dodona.release.ranges_offer import Curve, Offer
 from dodona.synopses.axis import Axis
 
 FAILURE = 0.05
@@ -32,13 +31,12 @@ FAILURE = 0.05
 
 def search_offer(oracle: Oracle, axis: Axis, portion: Portion) -> Offer:
     """The paper's method at the least e its theorem allows for these rows (at most 1/2: more is no promise)."""
-    if oracle.rows is None:
-        rows = 1
-    else:
-        rows = max(oracle.rows, 1)
+    rows = max(oracle.rows or 1, 1)
     spread = float(np.max(oracle.price(_between(axis, 0, max(1, axis.cells // 2)), **portion.part()).spread))
     e = useful(axis.bits, rows, spread, FAILURE)
-    words = f"binary search for intervals of {e / 4:.3g} of the rows (Theorem 4.2, mended: within {e:.3g} of every range)"
+    words = (
+        f"binary search for intervals of {e / 4:.3g} of the rows (Theorem 4.2, mended: within {e:.3g} of every range)"
+    )
     return Offer("binary search", words, e * rows, lambda: _searched(oracle, axis, portion, e, rows))
 
 
@@ -86,6 +84,3 @@ def _between(axis: Axis, first: int, last: int) -> Expr:
     above: Expr = Call("ge", (Column(axis.column), Literal(float(low))))
     below: Expr = Call("lt", (Column(axis.column), Literal(float(high))))
     return above if last == axis.cells else Call("and", (above, below))
-
-
-__all__ = ["Bill", "search_offer", "useful"]

@@ -87,7 +87,9 @@ class Shape:
 
 
 def consistent(levels: Sequence[Floats], variances: Sequence[float]) -> Floats:
-    """The least-squares cells of noisy counts by level, top first; variances of 0 mean an exact level, the last wins."""
+    """The least-squares cells of noisy counts by level, top first; variances of 0 mean an exact level, the last
+    wins.
+    """
     if variances[-1] == 0:
         return np.asarray(levels[-1], dtype=np.float64)
     estimates, spread = [np.asarray(levels[-1], dtype=np.float64)], variances[-1]

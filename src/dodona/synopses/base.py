@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from dodona.answer import Answer, Bill, Price, Selection, plain
 from dodona.effort import Effort
+from dodona.errors import BadQuery, Unsupported
 from dodona.oracle import Oracle, Request
 from dodona.privacy.numbers import Number
 from dodona.query.plan import Plan, compile_query
@@ -46,6 +47,10 @@ class Body(ABC):
     @abstractmethod
     def totals(self, query: Query, plan: Plan, confidence: float) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """(totals, margins), flat, in the plan's layout; ``Unsupported``, naming the class, for any other question."""
+
+    def draw(self, rows: int, random: np.random.Generator) -> Arrays:  # noqa: ARG002 - only models can
+        """Columns of made-up rows that look like the published numbers; releases that are no model of rows refuse."""
+        raise Unsupported(f"a release of the kind {self.kind} answers questions, but is no model to draw rows from.")
 
 
 @dataclass(frozen=True)
@@ -129,6 +134,12 @@ class Synopsis(Oracle):
 
     def _free(self) -> Bill:
         return Bill(0.0, "nothing", 0.0, 0.0, self.header.cost.neighbours, f"published: {self.header.method}")
+
+    def sample(self, rows: int, random: np.random.Generator | None = None) -> Arrays:
+        """A made-up table of any size, as columns: free, since it is drawn from what is published."""
+        if isinstance(rows, bool) or not isinstance(rows, int) or rows < 0:
+            raise BadQuery(f"rows must be a whole number, 0 or more. Got {rows!r}.")
+        return self.body.draw(rows, random or np.random.default_rng())
 
     def save(self, path: Any) -> None:
         """To one file that loads anywhere without the data (``dodona.synopses.file.load``)."""

@@ -12,14 +12,14 @@ from typing import Any
 import numpy as np
 
 from dodona.concepts.grid import Grid, Support
-from dodona.errors import Unsupported
 from dodona.query.plan import Plan
 from dodona.query.schema import Schema
 from dodona.query.statistic import Query
 from dodona.synopses.base import Arrays, Body
 from dodona.synopses.basis import Floats
-from dodona.synopses.grids import Codes, grid_from, grid_settings, width_of_noise
-from dodona.synopses.reading import Reading, readings
+from dodona.synopses.grids import Codes, decoded, grid_from, grid_settings, width_of_noise
+from dodona.synopses.reading import Reading, answered, largest, too_wide
+from dodona.synopses.weighted import Piece
 
 
 class Cells(Body):
@@ -51,33 +51,22 @@ class Cells(Body):
 
     def totals(self, query: Query, plan: Plan, confidence: float) -> tuple[Floats, Floats]:
         """(totals, margins)."""
-        found = [self._block(reading) for reading in readings(plan, self.schema, self.grid)]
-        totals, deviations = (np.concatenate([part[i] for part in found]) for i in (0, 1))
+        totals, deviations = answered(plan, self.schema, self.grid, self._one)
         return totals, deviations * width_of_noise(confidence)
 
-    def _block(self, reading: Reading) -> tuple[Floats, Floats]:
+    def _one(self, reading: Reading) -> tuple[Floats, Floats]:
         if not self.variance and len(reading.support) > self.width:
-            raise Unsupported(
-                f"this release answers conditions over at most {self.width} of {', '.join(self.grid.columns)} at a "
-                f"time. This one reads {len(reading.support)}."
-            )
-        table = self.table(reading.support)
+            raise too_wide(self.grid, self.width, reading)
+        table, piece = self.table(reading.support), reading.piece
+        if not self.variance:
+            return piece.totals(table), largest(piece) * self.deviation
         rest = self.grid.cells / len(table)
-        totals, deviations = [], []
-        for piece in reading.pieces:
-            totals.append(piece.totals(table))
-            if self.variance:
-                squares = np.bincount(
-                    np.zeros(len(table), dtype=np.intp) if piece.key is None else piece.key,
-                    weights=piece.values**2,
-                    minlength=piece.cells + 1,
-                )[: piece.cells]
-                deviations.append(np.sqrt(squares * rest * self.variance))
-            else:
-                largest = np.zeros(piece.cells + 1)
-                np.maximum.at(largest, 0 if piece.key is None else piece.key, np.abs(piece.values))
-                deviations.append(largest[: piece.cells] * self.deviation)
-        return np.stack(totals, axis=1).ravel(), np.stack(deviations, axis=1).ravel()
+        squares = Piece(piece.cells, piece.key, piece.values**2).totals(np.ones(len(table)))
+        return piece.totals(table), np.sqrt(squares * rest * self.variance)
+
+    def draw(self, rows: int, random: np.random.Generator) -> Arrays:
+        """Columns of made-up rows."""
+        return decoded(self.schema, self.grid, self.sample(rows, random), random)
 
     def arrays(self) -> Arrays:
         """The table."""

@@ -25,6 +25,14 @@ from dodona.synopses.base import Arrays, Body, Header, Synopsis
 
 FORMAT, VERSION = "dodona synopsis", 1
 KINDS: dict[str, str] = {
+    "Boxes": "boxes",
+    "HalfspaceNets": "halfspaces",
+    "Halfspaces": "halfspaces",
+    "Ranges": "ranges",
+    "Rows": "rows",
+    "Cells": "cells",
+    "Marginals": "marginals",
+    "Mixture": "mixture",
     "Arrangement": "arrangement",
 }
 """Body kind -> module in this room that holds its class, which is called as the kind."""

@@ -51,12 +51,16 @@ class Scaled:
         return Call("ge", (form, Literal(-float(y[0]))))
 
     def read(self, condition: Expr) -> Floats:
-        """y of length 1; refuses what is no halfspace. > is read as >=: rows on the very boundary are not told apart."""
+        """y of length 1; refuses what is no halfspace. > is read as >=: rows on the very boundary are not told
+        apart.
+        """
         match condition:
             case Call("ge" | "gt" | "le" | "lt" as op, (left, right)):
                 gap = self._form(left) - self._form(right)
             case _:
-                raise Unsupported(f"this synopsis answers halfspaces over {', '.join(self.columns)}. {condition} is none.")
+                raise Unsupported(
+                    f"this synopsis answers halfspaces over {', '.join(self.columns)}. {condition} is none."
+                )
         y = gap if op in ("ge", "gt") else -gap
         middles, halves = np.array(self.middles), np.array(self.halves)
         scaled = np.append(y[0] + y[1:] @ middles, y[1:] * halves)

@@ -1,8 +1,9 @@
 """Published halfspaces: noisy answers to probes, carried to every other halfspace by regression or by nets.
 
 ``Halfspaces``: a normal distribution's fraction with the published mean and covariance (random projections of many
-columns are near normal: Diaconis and Freedman 1984), and kernel regression of what is left. For a row in a random direction, the covariance of [<x, u> >= 0] - 1/2
-and [<x, v> >= 0] - 1/2 is 1/4 - angle(u, v)/(2 pi): the arc-cosine kernel of order 0 (Cho and Saul 2009), centred.
+columns are near normal: Diaconis and Freedman 1984), and kernel regression of what is left. For a row in a random
+direction, the covariance of [<x, u> >= 0] - 1/2 and [<x, v> >= 0] - 1/2 is 1/4 - angle(u, v)/(2 pi): the arc-cosine
+kernel of order 0 (Cho and Saul 2009), centred.
 
 ``HalfspaceNets``: the paper's own (BLR section 6): in each of m random sign projections to k dimensions the answer of
 the nearest net direction, and the median over projections.
@@ -158,7 +159,9 @@ class HalfspaceNets(Body):
 def _halfspaces(query: Query, scaled: Scaled) -> Floats:
     parts = query.parts if isinstance(query, Stack) else (query,)
     if not all(isinstance(part, Value) for part in parts):
-        raise Unsupported(f"this synopsis answers halfspaces over {', '.join(scaled.columns)}, one by one or in a list.")
+        raise Unsupported(
+            f"this synopsis answers halfspaces over {', '.join(scaled.columns)}, one by one or in a list."
+        )
     return np.stack([scaled.read(part.expr) for part in parts if isinstance(part, Value)])
 
 

@@ -13,20 +13,23 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dodona.concepts.grid import Grid, Support
-from dodona.errors import Unsupported
 from dodona.query.plan import Plan
 from dodona.query.schema import Schema
 from dodona.query.statistic import Query
 from dodona.synopses.base import Arrays, Body
 from dodona.synopses.basis import Basis, Floats
-from dodona.synopses.grids import grid_from, grid_settings, width_of_noise
-from dodona.synopses.reading import Reading, readings
+from dodona.synopses.cells import drawn
+from dodona.synopses.grids import Codes, decoded, grid_from, grid_settings, width_of_noise
+from dodona.synopses.maxent import Estimate, LogLinear
+from dodona.synopses.products import Target, fitted
+from dodona.synopses.reading import Reading, answered, too_wide
 from dodona.synopses.weighted import Piece
 
 MOST_DENSE = 8_000_000
+MOST_FITTED = 2**20
+FIT_STEPS = 150
 
 
 class Marginals(Body):
@@ -69,43 +72,31 @@ class Marginals(Body):
 
     def totals(self, query: Query, plan: Plan, confidence: float) -> tuple[Floats, Floats]:
         """(totals, margins): margins from the exact variance."""
-        found = [self._block(reading) for reading in readings(plan, self.schema, self.grid)]
-        totals, deviations = (np.concatenate([part[i] for part in found]) for i in (0, 1))
+        totals, deviations = answered(plan, self.schema, self.grid, self._one)
         return totals, deviations * width_of_noise(confidence)
 
-    def _block(self, reading: Reading) -> tuple[Floats, Floats]:
-        coefficients, variances = self.coefficients(reading.support)
-        basis = Basis(self.grid.shape(reading.support))
+    def _one(self, reading: Reading) -> tuple[Floats, Floats]:
+        piece, basis = reading.piece, Basis(self.grid.shape(reading.support))
         narrow = len(reading.support) <= self.width
-        table = basis.inverse(coefficients) if narrow else np.zeros(0)
-        columns = []
-        for piece in reading.pieces:
-            if piece.cells * basis.cells <= MOST_DENSE or not narrow:
-                columns.append(self._exactly(piece, basis, coefficients, variances))
-            else:
-                cell = math.sqrt(float(variances.mean()))  # every cell of a marginal has the same variance
-                bound = Piece(piece.cells, piece.key, np.abs(piece.values)).totals(np.full(basis.cells, cell))
-                columns.append((piece.totals(table), bound))
-        totals, deviations = (np.stack([column[i] for column in columns], axis=1).ravel() for i in (0, 1))
-        return totals, deviations
-
-    def _exactly(self, piece: Piece, basis: Basis, coefficients: Floats, variances: Floats) -> tuple[Floats, Floats]:
-        if piece.cells * basis.cells > 8 * MOST_DENSE:
-            raise self._wider()
+        if not narrow and piece.cells * basis.cells > 8 * MOST_DENSE:
+            raise too_wide(self.grid, self.width, reading)
+        coefficients, variances = self.coefficients(reading.support)
+        if narrow and piece.cells * basis.cells > MOST_DENSE:
+            # Every cell of a marginal has the same variance, and deviations of sums are at most sums of deviations.
+            cell = math.sqrt(float(variances.mean()))
+            sizes = Piece(piece.cells, piece.key, np.abs(piece.values))
+            return piece.totals(basis.inverse(coefficients)), sizes.totals(np.full(basis.cells, cell))
         functions = np.zeros((piece.cells + 1, basis.cells))
         functions[0 if piece.key is None else piece.key, np.arange(basis.cells)] = piece.values
         parts = basis.forward(functions[: piece.cells])
-        if len(basis.sizes) > self.width:
-            beyond = parts[:, basis.order() > self.width]
-            if np.abs(beyond).max(initial=0.0) > 1e-9 * max(1.0, float(np.abs(parts).max(initial=0.0))):
-                raise self._wider()
+        beyond = parts[:, basis.order() > self.width]
+        if np.abs(beyond).max(initial=0.0) > 1e-9 * max(1.0, float(np.abs(parts).max(initial=0.0))):
+            raise too_wide(self.grid, self.width, reading)
         return parts @ coefficients, np.sqrt(parts**2 @ variances)
 
-    def _wider(self) -> Unsupported:
-        return Unsupported(
-            f"this release answers conditions that come down to at most {self.width} of {', '.join(self.grid.columns)} "
-            "at a time. Ask fewer of them together."
-        )
+    def draw(self, rows: int, random: np.random.Generator) -> Arrays:
+        """Columns of made-up rows."""
+        return decoded(self.schema, self.grid, self.sample(rows, random), random)
 
     def arrays(self) -> Arrays:
         """Residuals and variances."""
@@ -121,6 +112,21 @@ class Marginals(Body):
         grid, width = grid_from(schema, settings), int(settings["width"])
         return cls(schema, grid, width, arrays["residuals"], arrays["variances"], settings["edges"])
 
-    def sample(self, rows: int, random: np.random.Generator) -> NDArray[np.int64]:
-        """Codes of made-up rows, from a model fitted to the published marginals (``release`` does it: see there)."""
-        raise Unsupported("draw rows with dodona.release.synthetic(synopsis, rows), which fits a model first.")
+    def sample(self, rows: int, random: np.random.Generator) -> Codes:
+        """Codes of made-up rows, from the model that fits the published residuals best."""
+        total = max(float(self.residuals[0]), 1.0)
+        scaled = {
+            support: Estimate(self.residuals[start:stop] / total, max(variance, 1e-9) / total**2)
+            for support, (start, stop, variance) in self._starts.items()
+            if support
+        }
+        ones = [np.maximum(self.table((i,)) / total, 0.0) for i in range(len(self.grid.sides))]
+        if self.grid.cells <= MOST_FITTED:
+            model = LogLinear(self.grid.sizes, ones)
+            return drawn(model.fit(scaled, FIT_STEPS), self.grid.sizes, rows, random)
+        pairs = [s for s in self.grid.supports(2, 2) if self.width >= 2]
+        targets = [Target(s, self.table(s) / total, self._cell_variance(s) / total**2) for s in pairs]
+        return fitted(self.grid.sizes, ones, targets, random).sample(rows, random)
+
+    def _cell_variance(self, support: Support) -> float:
+        return max(float(self.coefficients(support)[1].mean()), 1e-9)

@@ -7,7 +7,8 @@ phi_B), with the theta that minimises
 
 convex; at its minimum p's residuals differ from y by lambda v theta: noise is not fitted, and p is a distribution, so
 every answer is consistent and none is negative. This is the replay of all multiplicative-weights updates at once: their
-product is such a p. lambda = 3 / (root mean square error of a character): measured, not proven (docs/conjunctions.md).
+product is such a p. lambda = tightness / (root mean square error of a character), tightness 1.5 to 3: measured, not
+proven (docs/conjunctions.md).
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ import numpy as np
 
 from dodona.synopses.basis import Basis, Floats
 
-_TIGHTNESS = 3.0
+TIGHTNESS = 3.0
 _LEAST = 1e-3
 
 
@@ -54,7 +55,7 @@ class LogLinear:
         self._theta = np.zeros(self.basis.cells)
         self.table = np.exp(logs)
 
-    def fit(self, estimates: Estimates, steps: int) -> Floats:
+    def fit(self, estimates: Estimates, steps: int, tightness: float = TIGHTNESS) -> Floats:
         """Minimise from where it stands, in at most ``steps`` iterations; returns the distribution."""
         from scipy.optimize import minimize
 
@@ -69,7 +70,7 @@ class LogLinear:
             variance.append(np.full(len(estimate.values), estimate.variance / outside))
             characters.append(estimate.variance * cells / outside)
         at, y, v = np.concatenate(places), np.concatenate(target), np.concatenate(variance)
-        strength = _TIGHTNESS / max(math.sqrt(float(np.mean(characters))), 1e-9)
+        strength = tightness / max(math.sqrt(float(np.mean(characters))), 1e-9)
         scale = 1 / np.sqrt(1e-2 / cells + strength * v)
 
         def objective(u: Floats) -> tuple[float, Floats]:

@@ -61,8 +61,8 @@ class Ranges(Body):
         return np.diff(np.interp(np.arange(self.axis.cells + 1), self.edges, self.curve))
 
     def totals(self, query: Query, plan: Plan, confidence: float) -> tuple[Floats, Floats]:
-        """Sums over the cells. The margin: z times the curve's error times sqrt of the sum of squared jumps, and half of
-        what lies in a run that a jump cuts.
+        """Sums over the cells. The margin: z times the curve's error times sqrt of the sum of squared jumps, and half
+        of what lies in a run that a jump cuts.
         """
         others = [name for name in plan.program.columns if name != self.axis.column]
         if others:

@@ -8,7 +8,7 @@ constant the question compares the column with, between them, and at its ends: c
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -18,9 +18,9 @@ from dodona.concepts.grid import Grid, Side, Support
 from dodona.engines.kernels import Vector
 from dodona.errors import Unsupported
 from dodona.query.plan import Plan
-from dodona.query.program import Program, Step
+from dodona.query.program import Block, Program, Step
 from dodona.query.schema import Category, Flag, Integer, Real, Schema
-from dodona.synopses.weighted import Piece, pieces
+from dodona.synopses.weighted import Floats, Piece, pieces
 
 MOST_POINTS = 4_000_000
 _COMPARISONS = frozenset({"lt", "le", "eq", "ne"})
@@ -28,25 +28,41 @@ _COMPARISONS = frozenset({"lt", "le", "eq", "ne"})
 
 @dataclass(frozen=True)
 class Reading:
-    """One block of a question: the ``support`` it depends on, and its totals as pieces over the support's cells."""
+    """One total per cell of a partition: the ``support`` it depends on, and what each cell of the support adds."""
 
     support: Support
-    pieces: tuple[Piece, ...]
+    piece: Piece
 
 
-def readings(plan: Plan, schema: Schema, grid: Grid) -> Iterator[Reading]:
-    """One for each block of the plan, in order."""
+def answered(
+    plan: Plan, schema: Schema, grid: Grid, answer: Callable[[Reading], tuple[Floats, Floats]]
+) -> tuple[Floats, Floats]:
+    """(totals, deviations) in the plan's layout, from an answer to each reading."""
+    found: list[tuple[Floats, Floats]] = []
     start = 0
     for block in plan.program.blocks:
-        stop = start + block.width * block.cells
-        part = replace(plan, program=_only(plan.program, block), units=plan.units[start:stop])
-        start = stop
-        yield _reading(part, schema, grid)
+        units = plan.units[start : start + block.width * block.cells]
+        start += block.width * block.cells
+        columns = [answer(reading) for reading in _readings(plan, block, units, schema, grid)]
+        totals, deviations = (np.stack([column[i] for column in columns], axis=1).ravel() for i in (0, 1))
+        found.append((totals, deviations))
+    return np.concatenate([part[0] for part in found]), np.concatenate([part[1] for part in found])
 
 
-def _only(program: Program, block: object) -> Program:
+def _readings(plan: Plan, block: Block, units: Floats, schema: Schema, grid: Grid) -> Iterator[Reading]:
+    """Values that stand side by side are read one by one, as each may depend on other columns."""
+    if block.gram or block.order is not None:
+        yield from _reading(replace(plan, program=_only(plan.program, block), units=units), schema, grid)
+        return
+    for place, value in enumerate(block.values):
+        alone = replace(block, values=(value,))
+        part = replace(plan, program=_only(plan.program, alone), units=units[place :: block.width])
+        yield from _reading(part, schema, grid)
+
+
+def _only(program: Program, block: Block) -> Program:
     """The part of a program that one block needs."""
-    alone = Program(program.steps, (block,))  # type: ignore[arg-type]
+    alone = Program(program.steps, (block,))
     needed, waiting = set(), list(alone.roots())
     while waiting:
         step = waiting.pop()
@@ -67,7 +83,7 @@ def _only(program: Program, block: object) -> Program:
     return Program(steps, (moved,))
 
 
-def _reading(plan: Plan, schema: Schema, grid: Grid) -> Reading:
+def _reading(plan: Plan, schema: Schema, grid: Grid) -> list[Reading]:
     program = plan.program
     places = {side.column: i for i, side in enumerate(grid.sides)}
     absent = [name for name in program.columns if name not in places]
@@ -89,7 +105,7 @@ def _reading(plan: Plan, schema: Schema, grid: Grid) -> Reading:
     total = grid.size(support)
     first = np.full(total, -1, dtype=np.intp)
     first[cell[::-1]] = np.arange(count)[::-1]
-    return Reading(support, tuple(_on_cells(piece, cell, first, grid, support) for piece in found))
+    return [Reading(support, _on_cells(piece, cell, first, grid, support)) for piece in found]
 
 
 def _on_cells(piece: Piece, cell: NDArray[np.intp], first: NDArray[np.intp], grid: Grid, support: Support) -> Piece:
@@ -167,3 +183,20 @@ def _constants(program: Program, name: str) -> list[float]:
 def _only_compared(name: str, step: Step | None) -> str:
     use = f" It was used in {step.op.upper()}." if step else ""
     return f"{name!r} is published in buckets, so it can be compared with their edges and nothing else.{use}"
+
+
+def largest(piece: Piece) -> Floats:
+    """By cell of the partition, the largest size of what a cell of the grid adds: how an error of counts enters."""
+    sizes = np.zeros(piece.cells + 1)
+    key = np.zeros(len(piece.values), dtype=np.intp) if piece.key is None else piece.key
+    np.maximum.at(sizes, key, np.abs(piece.values))
+    return sizes[: piece.cells]
+
+
+def too_wide(grid: Grid, width: int, reading: Reading) -> Unsupported:
+    """The refusal of a question over more columns than were published together."""
+    names = ", ".join(grid.columns)
+    return Unsupported(
+        f"this release answers conditions that come down to at most {width} of {names} at a time. This one reads "
+        f"{len(reading.support)} together."
+    )

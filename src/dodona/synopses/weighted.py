@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dodona.engines.columns import read_columns
 from dodona.engines.kernels import Vector
 from dodona.engines.memory import MemoryEngine
 from dodona.errors import Unsupported
@@ -71,6 +72,11 @@ class Piece:
         entered = np.where(stays, 0.0, np.abs(self.values[1:])) * inner[1:]
         sums += np.bincount(there, weights=entered, minlength=self.cells + 1)
         return np.asarray(sums[: self.cells])
+
+
+def as_points(schema: Schema, columns: Mapping[str, NDArray[Any]]) -> tuple[dict[str, Vector], int]:
+    """Plain arrays as cleaned columns, exactly as a table would take them; and how many points there are."""
+    return read_columns(dict(columns), Schema({name: schema[name] for name in columns}))
 
 
 def pieces(plan: Plan, schema: Schema, points: Mapping[str, Vector], count: int) -> Iterator[list[Piece]]:

@@ -179,7 +179,7 @@ class Local(Oracle):
                 amount=tier.amount,
                 analyst=self._analyst,
                 request_id=tier_key(key, number),
-                what=_shortened(str(request.query)),
+                what=_shortened(request.text or str(request.query)),
                 detail=_fingerprint(request),
                 scope=tier.blocks,
             )

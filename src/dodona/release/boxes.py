@@ -1,0 +1,183 @@
+"""Boxes over two or three ordered columns, published once (BLR section 4 names them; the method here is a tree).
+
+Counts by level over joint cells, each level splitting every column alike: the levels stack, the cells of each
+partition. Least squares makes the levels agree (``ranges_tree.py``), going up; going down, a family's total is shared
+out by its children's counts only so far as these differ by more than their noise (James and Stein 1961), and none is
+negative. Where the data are smooth or absent a box then pays for few levels, and where they are not, for all.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dodona.errors import BadQuery, Unsupported
+from dodona.oracle import Oracle
+from dodona.privacy.numbers import Number
+from dodona.query.statistic import Partition, Query, Stack
+from dodona.release.portion import Portion
+from dodona.release.ranges_tree import ONE
+from dodona.synopses.axis import Axis
+from dodona.synopses.base import Header, Synopsis
+from dodona.synopses.boxes import Boxes
+
+Floats = NDArray[np.float64]
+MOST_CELLS = 1_000_000
+BRANCH = 4
+"""Along every axis: 16 children on a plane. More make families too coarse to shrink, fewer make too many levels."""
+
+
+def boxes(
+    oracle: Oracle,
+    columns: Sequence[str],
+    *,
+    bits: int | Sequence[int | None] | None = None,
+    share: Number | None = None,
+    epsilon: Number | None = None,
+    rho: Number | None = None,
+) -> Synopsis:
+    """A synopsis of all boxes over two or three ``columns``, each at its ``bits`` (one number, or one for each)."""
+    portion = Portion.of(share, epsilon, rho)
+    if not 2 <= len(columns) <= 3:
+        raise BadQuery(f"boxes are over two or three columns. Got {len(columns)}; for one, take intervals.")
+    each = list(bits) if isinstance(bits, Sequence) else [bits] * len(columns)
+    axes = tuple(Axis.of(oracle.schema, name, own) for name, own in zip(columns, each, strict=True))
+    cells = math.prod(axis.cells for axis in axes)
+    if cells > MOST_CELLS:
+        raise Unsupported(f"these columns have {cells:,} joint cells; at most {MOST_CELLS:,} are counted: fewer bits=.")
+    levels = _spans(axes)
+    deviation = _predicted(oracle, axes, portion, levels)
+    answer = oracle.ask(_query(axes, levels), **portion.part())
+    table = shared_out(_split(np.ravel(answer.total), axes, levels), _variances(np.ravel(answer.spread), axes, levels))
+    weights = table[tuple(slice(axis.cells) for axis in axes)].ravel()
+    about = f"boxes over {', '.join(map(str, axes))}, over the rows where all are known"
+    accuracy = f"a random box is off by at most {deviation:.3g} rows (root mean square, predicted; smooth data: less)"
+    words = f"counts on {len(levels)} levels of joint cells, least squares, shrinkage"
+    header = Header(oracle.name, about, accuracy, words, oracle.schema, oracle.rows, answer.cost, {"method": "tree"})
+    return Synopsis(header, Boxes(oracle.schema, axes, weights, deviation))
+
+
+def _spans(axes: tuple[Axis, ...]) -> tuple[int, ...]:
+    """Cells along every axis of a run of each level, widest first."""
+    longest = max(axis.cells for axis in axes)
+    depth = max(1, math.ceil(math.log(longest, BRANCH) - 1e-9)) if longest > 1 else 1
+    return tuple(BRANCH**level for level in reversed(range(depth)))
+
+
+def _query(axes: tuple[Axis, ...], levels: Sequence[int]) -> Query:
+    parts: list[Query] = []
+    for span in levels:
+        joint: Query = ONE
+        for axis in reversed(axes):
+            joint = Partition(axis.key(span), joint)
+        parts.append(joint)
+    return parts[0] if len(parts) == 1 else Stack(tuple(parts))
+
+
+def _sizes(axes: tuple[Axis, ...], span: int) -> tuple[int, ...]:
+    return tuple(math.ceil(axis.cells / span) for axis in axes)
+
+
+def _split(flat: Floats, axes: tuple[Axis, ...], levels: Sequence[int]) -> list[Floats]:
+    """By level, as tables padded so that every run has all its children."""
+    tables, start = [], 0
+    for place, span in enumerate(levels):
+        sizes = _sizes(axes, span)
+        count = math.prod(sizes)
+        table = np.asarray(flat[start : start + count], dtype=np.float64).reshape(sizes)
+        start += count
+        if place:
+            ratio = levels[place - 1] // span
+            tables.append(_padded(table, [n * ratio for n in tables[-1].shape]))
+        else:
+            tables.append(table)
+    return tables
+
+
+def _padded(table: Floats, shape: Sequence[int]) -> Floats:
+    return np.pad(table, [(0, want - have) for want, have in zip(shape, table.shape, strict=True)])
+
+
+def _variances(spread: Floats, axes: tuple[Axis, ...], levels: Sequence[int]) -> list[float]:
+    counts = [math.prod(_sizes(axes, span)) for span in levels]
+    starts = np.cumsum([0, *counts[:-1]])
+    return [float(np.mean(np.square(spread[a : a + n]))) for a, n in zip(starts, counts, strict=True)]
+
+
+def _families(table: Floats, parents: tuple[int, ...]) -> Floats:
+    """parents x children, children flat."""
+    ratio = [n // p for n, p in zip(table.shape, parents, strict=True)]
+    split = table.reshape([x for pair in zip(parents, ratio, strict=True) for x in pair])
+    order = [*range(0, 2 * len(parents), 2), *range(1, 2 * len(parents), 2)]
+    return split.transpose(order).reshape(math.prod(parents), -1)
+
+
+def _joined(families: Floats, parents: tuple[int, ...], shape: tuple[int, ...]) -> Floats:
+    """The inverse of ``_families``."""
+    ratio = [n // p for n, p in zip(shape, parents, strict=True)]
+    d = len(parents)
+    order = [x for i in range(d) for x in (i, d + i)]
+    return families.reshape([*parents, *ratio]).transpose(order).reshape(shape)
+
+
+def shared_out(levels: Sequence[Floats], variances: Sequence[float], *, shrink: bool = True) -> Floats:
+    """The cells: least squares up the levels, then down, shrunk and not negative unless ``shrink`` is off."""
+    if variances[-1] == 0:
+        return levels[-1]
+    estimates, spreads = [levels[-1]], [variances[-1]]
+    for table, variance in zip(reversed(levels[:-1]), reversed(variances[:-1]), strict=True):
+        families = _families(estimates[-1], table.shape)
+        below = families.shape[1] * spreads[-1]
+        spreads.append(1 / (1 / variance + 1 / below))
+        sums = families.sum(axis=1).reshape(table.shape)
+        estimates.append((table / variance + sums / below) * spreads[-1])
+    known = estimates[-1].clip(0) if shrink else estimates[-1]
+    for own, spread in zip(reversed(estimates[:-1]), reversed(spreads[:-1]), strict=True):
+        families = _families(own, known.shape)
+        count = families.shape[1]
+        off = families - families.mean(axis=1, keepdims=True)
+        total = known.reshape(-1, 1)
+        if shrink:
+            noise = (count - 1) * spread / np.maximum(np.sum(off**2, axis=1, keepdims=True), 1e-300)
+            children = (total / count + np.clip(1 - noise, 0.0, 1.0) * off).clip(0)
+            sums = children.sum(axis=1, keepdims=True)
+            children *= np.divide(total, sums, out=np.zeros_like(total), where=sums > 0)
+        else:
+            children = total / count + off
+        known = _joined(children, known.shape, own.shape)
+    return known
+
+
+def _predicted(oracle: Oracle, axes: tuple[Axis, ...], portion: Portion, levels: Sequence[int]) -> float:
+    """Root mean square error of random boxes from noise alone, without the gain of shrinkage; a public simulation."""
+    variances = _variances(np.ravel(oracle.price(_query(axes, levels), **portion.part()).spread), axes, levels)
+    if max(variances) == 0:
+        return 0.0
+    rng, errors = np.random.default_rng(4), []
+    shapes = [table.shape for table in _split(np.zeros(sum(math.prod(_sizes(axes, s)) for s in levels)), axes, levels)]
+    for _ in range(3):
+        noise = [rng.normal(0.0, math.sqrt(v), shape) for v, shape in zip(variances, shapes, strict=True)]
+        table = shared_out(noise, variances, shrink=False)[tuple(slice(axis.cells) for axis in axes)]
+        errors.append(box_sums(table, random_boxes(table.shape, 500, rng)))
+    return float(np.sqrt(np.mean(np.square(errors))))
+
+
+def random_boxes(shape: Sequence[int], count: int, rng: np.random.Generator) -> NDArray[np.int64]:
+    """``count`` boxes: (box, axis, first and after the last cell)."""
+    ends = np.stack([np.sort(rng.integers(0, n, (count, 2)), axis=1) for n in shape], axis=1)
+    return np.asarray(ends + np.array([0, 1]))
+
+
+def box_sums(table: Floats, found: NDArray[np.int64]) -> Floats:
+    """Sums over boxes, by inclusion and exclusion of prefix sums."""
+    prefix = np.pad(table, [(1, 0)] * table.ndim)
+    for axis in range(table.ndim):
+        prefix = np.cumsum(prefix, axis=axis)
+    total = np.zeros(len(found))
+    for corner in np.ndindex(*[2] * table.ndim):
+        places = tuple(found[:, axis, end] for axis, end in enumerate(corner))
+        total += (-1) ** (table.ndim - sum(corner)) * prefix[places]
+    return total

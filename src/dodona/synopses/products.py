@@ -1,0 +1,146 @@
+"""A mixture of product distributions, fitted to noisy marginals: a model for grids too large to list cell by cell.
+
+p(x) = sum_k w_k prod_i t_{k,i}(x_i). Any marginal is a small sum of outer products, gradients cost as much as marginals,
+and a row is drawn by picking k, then each column by itself. Fitted by Adam (Kingma and Ba 2015) on the logits to the
+weighted squares sum_A |M_A(p) - y_A|^2 / v_A; a hundred columns are no obstacle.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dodona.synopses.basis import Floats
+
+COMPONENTS = 200
+STEPS = 300
+_BATCH = 60
+
+
+@dataclass(frozen=True)
+class Target:
+    """A noisy marginal as fractions, flat, and the variance of each of its cells."""
+
+    support: tuple[int, ...]
+    table: Floats
+    variance: float
+
+
+@dataclass
+class Products:
+    """``weights``: K; ``sides``: for each side a K x size matrix, rows summing to 1."""
+
+    weights: Floats
+    sides: list[Floats]
+    _logits: list[Floats] = field(default_factory=list)
+
+    @staticmethod
+    def start(ones: Sequence[Floats], components: int, random: np.random.Generator) -> Products:
+        """Independence with these one-way fractions, each component a little different."""
+        logits = [np.zeros(components)]
+        for share in ones:
+            kept = np.maximum(share, 1e-4)
+            logits.append(np.log(kept / kept.sum())[None, :] + 0.7 * random.standard_normal((components, len(share))))
+        model = Products(np.zeros(0), [], logits)
+        model._settle()
+        return model
+
+    def _settle(self) -> None:
+        self.weights = _softmax(self._logits[0])
+        self.sides = [_softmax(matrix) for matrix in self._logits[1:]]
+
+    def marginal(self, support: Sequence[int]) -> Floats:
+        """The marginal over one to a few sides, flat."""
+        joint = self.weights[:, None]
+        for i in support[:-1]:
+            joint = (joint[:, :, None] * self.sides[i][:, None, :]).reshape(len(joint), -1)
+        return (joint.T @ self.sides[support[-1]]).ravel() if len(support) else np.ones(1)
+
+    def fit(self, targets: Sequence[Target], steps: int, random: np.random.Generator, rate: float = 0.1) -> None:
+        """Adam on batches of targets; the rate falls to a tenth."""
+        first = [np.zeros_like(x) for x in self._logits]
+        second = [np.zeros_like(x) for x in self._logits]
+        weights = np.array([1 / (target.variance + 1e-7) for target in targets])
+        weights /= weights.mean()
+        for step in range(1, steps + 1):
+            chosen = range(len(targets))
+            if len(targets) > _BATCH:
+                chosen = random.choice(len(targets), _BATCH, replace=False).tolist()
+            slopes = self._slopes([targets[i] for i in chosen], weights[list(chosen)])
+            now = rate * 0.1 ** (step / steps)
+            for x, m, v, g in zip(self._logits, first, second, slopes, strict=True):
+                m += 0.1 * (g - m)
+                v += 0.01 * (g * g - v)
+                x -= now * (m / (1 - 0.9**step)) / (np.sqrt(v / (1 - 0.99**step)) + 1e-9)
+            self._settle()
+
+    def _slopes(self, targets: Sequence[Target], weights: Floats) -> list[Floats]:
+        """d loss / d logits, by hand: through the outer products, then through the softmax."""
+        on_weights = np.zeros_like(self.weights)
+        on_sides = [np.zeros_like(side) for side in self.sides]
+        for target, weight in zip(targets, weights, strict=True):
+            *front, last = target.support
+            joint = np.ones((len(self.weights), 1))
+            for i in front:
+                joint = (joint[:, :, None] * self.sides[i][:, None, :]).reshape(len(joint), -1)
+            held = joint * self.weights[:, None]
+            gap = weight * ((held.T @ self.sides[last]) - target.table.reshape(-1, self.sides[last].shape[1]))
+            on_sides[last] += held @ gap
+            on_joint = self.sides[last] @ gap.T  # K x cells of the front
+            on_weights += (on_joint * joint).sum(axis=1)
+            on_joint *= self.weights[:, None]
+            for place, i in enumerate(front):
+                shape = (len(self.weights), *(self.sides[j].shape[1] for j in front))
+                spread = on_joint.reshape(shape)
+                for other, j in enumerate(front):
+                    if other != place:
+                        index = [1] * len(shape)
+                        index[0], index[other + 1] = shape[0], shape[other + 1]
+                        spread = spread * self.sides[j].reshape(index)
+                axes = tuple(a + 1 for a in range(len(front)) if a != place)
+                on_sides[i] += spread.sum(axis=axes)
+        return [_through(self.weights, on_weights), *map(_through, self.sides, on_sides)]
+
+    def sample(self, rows: int, random: np.random.Generator) -> NDArray[np.int64]:
+        """Codes of made-up rows: components in whole numbers, and within one the values of each side in whole numbers."""
+        counts = _rounded(self.weights * rows, rows, random)
+        codes = np.empty((rows, len(self.sides)), dtype=np.int64)
+        start = 0
+        for k, count in enumerate(counts.tolist()):
+            for i, side in enumerate(self.sides):
+                values = np.repeat(np.arange(side.shape[1]), _rounded(side[k] * count, count, random))
+                codes[start : start + count, i] = random.permutation(values)  # each column by itself: no comonotony
+            start += count
+        return np.asarray(random.permutation(codes))
+
+
+def fitted(
+    sizes: Sequence[int], ones: Sequence[Floats], targets: Sequence[Target], random: np.random.Generator
+) -> Products:
+    """A model of these marginals from nothing."""
+    del sizes  # the one-way fractions have them
+    model = Products.start(ones, COMPONENTS, random)
+    model.fit([*(Target((i,), one, 1e-6) for i, one in enumerate(ones)), *targets], STEPS, random)
+    return model
+
+
+def _softmax(logits: Floats) -> Floats:
+    raised = np.exp(logits - logits.max(axis=-1, keepdims=True))
+    return np.asarray(raised / raised.sum(axis=-1, keepdims=True))
+
+
+def _through(shares: Floats, slopes: Floats) -> Floats:
+    return np.asarray(shares * (slopes - (shares * slopes).sum(axis=-1, keepdims=True)))
+
+
+def _rounded(expected: Floats, total: int, random: np.random.Generator) -> NDArray[np.int64]:
+    """Whole numbers that sum to ``total``, each the floor or ceiling of what is expected, right on average."""
+    ends = np.cumsum(expected)
+    ends *= total / ends[-1] if ends[-1] > 0 else 1.0
+    marks = np.floor(np.concatenate([[0.0], ends[:-1], [float(total)]]) + random.random())
+    marks[0], marks[-1] = 0.0, total
+    return np.diff(np.minimum(marks, total)).astype(np.int64)
