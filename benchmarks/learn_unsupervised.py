@@ -111,7 +111,8 @@ for seed in range(ask["seeds"]):
         out.append(model.fit(rows).cluster_centers_.tolist())
     else:
         norm = float(np.linalg.norm(rows, axis=1).max())
-        model = PCA(ask["k"], epsilon=ask["epsilon"], bounds=(-np.ones(d), np.ones(d)), data_norm=norm, random_state=seed)
+        box = (-np.ones(d), np.ones(d))
+        model = PCA(ask["k"], epsilon=ask["epsilon"], bounds=box, data_norm=norm, random_state=seed)
         out.append(model.fit(rows).components_.tolist())
 json.dump(out, open(sys.argv[1] + "/out.json", "w"))
 """

@@ -17,6 +17,7 @@ import dodona as dd
 import dodona.learn
 import dodona.learn.sq
 from dodona.answer import Bill
+from dodona.concepts.conjunctions import Conjunctions
 from dodona.errors import Refused
 from dodona.oracle import Oracle, Request
 from dodona.synopses.base import Body, Header, Synopsis
@@ -155,6 +156,7 @@ def same_line(model, data):
     assert np.abs(ours - plain).mean() < 0.02
 
 
+CLASSES = [Conjunctions(("flag",), 1), Conjunctions(("flag", "group"), 2)]
 CASES = {
     "SVD": ("numbers", {"n_components": 2}, lambda m, d: same_subspace(m, d, centred=False)),
     "PCA": ("numbers", {"n_components": 2}, lambda m, d: same_subspace(m, d, centred=True)),
@@ -169,7 +171,7 @@ CASES = {
     "DecisionListLearner": ("class", {}, nearly_as_good(0.1)),
     "WeakLearner": ("class", {}, nearly_as_good(0.1)),
     "AgnosticLearner": ("class", {}, nearly_as_good(0.1)),
-    "CompressionLearner": ("class", {}, nearly_as_good(0.1)),
+    "CompressionLearner": ("class", {"concept_classes": CLASSES}, nearly_as_good(0.1)),
 }
 TARGETS = {"numbers": None, "class": "label", "number": "amount"}
 HOMES = dict.fromkeys(dodona.learn.sq.__all__, dodona.learn.sq) | dict.fromkeys(dodona.learn.__all__, dodona.learn)

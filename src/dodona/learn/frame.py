@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -19,6 +20,7 @@ from dodona.query.expr import Call, Expr, Literal
 
 Matrix = NDArray[np.float64]
 
+WEAK = 4.0  # rows of an average cluster over the noise of a count
 LADDER_SHARE = Fraction(3, 100)
 SECOND_MEAN = Fraction(1, 5)
 GRAM_SHARE = Fraction(1, 5)
@@ -52,16 +54,22 @@ class Frame:
         return np.asarray(inside * self.features[0].half + np.array([feature.middle for feature in self.features]))
 
 
-def strength_of(oracle: Oracle, features: Sequence[Feature], rows: int, k: int, share: Fraction) -> float:
-    """Rows in a cluster of average size over the noise in a count, were all spent on one round; nothing is spent."""
+def count_noise(oracle: Oracle, features: Sequence[Feature], k: int, share: Fraction) -> float:
+    """The noise's standard deviation in a cluster's size, were all spent on one round; nothing is spent."""
     query = round_query(tuple(f.expr for f in features), np.zeros((max(k, 2), len(features))), 1.0)
-    spread = float(np.asarray(oracle.price(query, share=share).spread)[0])
-    if spread == 0.0:
-        return float("inf")
-    needed = mean_error(oracle, features, rows, share)
-    if needed > sum((f.high - f.low) ** 2 for f in features) / 24:
-        return 0.0  # not even the mean would be told from the middle of the box
-    return rows / max(k, 1) / spread
+    return float(np.asarray(oracle.price(query, share=share).spread)[0])
+
+
+def rows_needed(oracle: Oracle, features: Sequence[Feature], k: int, share: Fraction) -> int:
+    """From how many rows on k centres are worth asking for; below, one mean is all that can be known.
+
+    A cluster of average size must stand out of the noise of a count, and the mean of all rows must be told from the
+    middle of the box: its squared error below half the variance of rows that fill the box evenly.
+    """
+    cluster = WEAK * k * count_noise(oracle, features, k, share)
+    box = sum((feature.high - feature.low) ** 2 for feature in features) / 12
+    mean = math.sqrt(mean_error(oracle, features, 1, share) / (box / 2))
+    return math.ceil(max(cluster, mean))
 
 
 def single_mean(oracle: Oracle, features: Sequence[Feature], rows: int, share: Fraction) -> tuple[Matrix, float]:

@@ -10,6 +10,7 @@
 
 from __future__ import annotations
 
+import math
 from fractions import Fraction
 from typing import Any
 
@@ -22,9 +23,9 @@ from sklearn.utils.validation import check_is_fitted
 from dodona.errors import BadQuery
 from dodona.learn.base import Learner, Recorded, finish
 from dodona.learn.encoding import Feature, alike, held_rows
-from dodona.learn.frame import Frame, frame_of, single_mean, strength_of
+from dodona.learn.frame import Frame, count_noise, frame_of, rows_needed, single_mean
 from dodona.learn.lloyd import Round, ask_round, centre_error, pooled
-from dodona.learn.outlook import Outlook, mean_outlook
+from dodona.learn.outlook import Outlook, bill_of, prospect
 from dodona.learn.progress import rounds
 from dodona.learn.seeds import cells_for, from_cells, from_spectrum
 from dodona.learn.task import task_of
@@ -32,7 +33,6 @@ from dodona.privacy.numbers import Number
 
 Matrix = NDArray[np.float64]
 
-WEAK = 4.0  # rows a cluster over the noise of a count: below, one mean is all that can be known
 ROUND_STRENGTH = 25.0  # a round for each so many
 CODE_SHARE = Fraction(1, 4)  # of what is left, for the finer partition
 
@@ -77,15 +77,15 @@ class KMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Le
         oracle = Recorded(task.oracle)
         self.features_, self.note_, self.inertia_, self.n_iter_ = features, "", None, 0
         random = check_random_state(self.random_state)
-        strength = strength_of(oracle, features, task.rows, k, task.share)
-        if k == 1 or strength < WEAK:
+        needed = rows_needed(oracle, features, k, task.share)
+        if k == 1 or task.rows < needed:
             self._one(single_mean(oracle, features, task.rows, task.share), task.rows)
             if k > 1:
-                self.note_ = (
-                    f"1 centre, not {k}: a cluster of rows/{k} is only {strength:.2g} times the noise of a count"
-                )
+                self.note_ = f"1 centre, not {k}: {k} would need about {needed:,} rows at this budget"
             finish(self, oracle)
             return self
+        noise = count_noise(oracle, features, k, task.share)
+        strength = task.rows / k / noise if noise else math.inf
         frame = frame_of(oracle, features, task.rows, task.share, strength, full=not isinstance(self.init, str))
         seeds, left = self._seeds(oracle, frame, k, strength, random)
         self._rounds(oracle, frame, seeds, left, strength)
@@ -123,15 +123,18 @@ class KMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Le
         return from_cells(answer, frame.rows, k, random), frame.left * (1 - CODE_SHARE)
 
     def _rounds(self, oracle: Recorded, frame: Frame, centres: Matrix, left: Fraction, strength: float) -> None:
+        """Rounds of equal shares; once centres move less than the noise does, all that is left goes to a last one."""
         wanted = int(min(self.max_iter, max(1.0, strength / ROUND_STRENGTH)))
-        cells = Round(np.zeros(0), np.zeros((0, 0)), 0.0, 0.0)
-        for _ in rounds(wanted, "k-means"):
-            before = centres
-            answer = ask_round(oracle, frame.exprs, before, frame.radius, left / wanted)
-            cells, centres = pooled(answer, frame.rows)
+        cells, settled = Round(np.zeros(0), np.zeros((0, 0)), 0.0, 0.0), False
+        for done in rounds(wanted, "k-means"):
+            part, before = (left if settled else left / (wanted - done)), centres
+            left -= part
+            cells, centres = pooled(ask_round(oracle, frame.exprs, before, frame.radius, part), frame.rows)
             self.n_iter_ += 1
-            if answer.sum_spread == 0.0 and np.array_equal(before, centres):
+            still = before.shape == centres.shape and bool(np.all(before == centres))
+            if settled or still:
                 break
+            settled = before.shape == centres.shape and _movement(before, centres) < _level(cells, centres)
         unit = self.features_[0].half
         self.cluster_centers_ = frame.outside(centres)
         self.counts_ = cells.counts
@@ -170,7 +173,12 @@ class KMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Le
 
     def plan(self, data: Any, n_features: int | None = None) -> Outlook:
         """What a fit would cost and tell, before it: ``data`` is an oracle, or a number of rows with ``n_features``."""
-        return mean_outlook(self, data, n_features)
+        oracle, features, rows, share = prospect(self, data, n_features)
+        k = self._checked(rows, len(features))
+        needed = rows_needed(oracle, features, k, share)
+        error = k * count_noise(oracle, features, k, share) / rows
+        measure = "noise of a count over the rows of a cluster"
+        return Outlook(rows >= needed, *bill_of(oracle, share), error, measure, rows, needed)
 
     def _original(self, rows: Any) -> Matrix:
         check_is_fitted(self)
@@ -187,3 +195,13 @@ class KMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Le
         worst = float(np.max(self.centre_error_))
         told = f"{len(self.cluster_centers_)} centres after {self.n_iter_} rounds, each within about {worst:.3g}"
         return [told, self.note_] if self.note_ else [told]
+
+
+def _movement(before: Matrix, centres: Matrix) -> float:
+    """How far the centres went, root mean square."""
+    return float(np.sqrt(np.mean(((centres - before) ** 2).sum(axis=1))))
+
+
+def _level(cells: Round, centres: Matrix) -> float:
+    """How far noise alone would have moved them."""
+    return float(np.sqrt(np.mean(centre_error(cells, centres) ** 2)))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from typing import Any
 
 import numpy as np
@@ -19,7 +20,7 @@ from dodona.view import Subspace
 Matrix = NDArray[np.float64]
 
 
-class Projection(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Learner):  # type: ignore[misc]
+class Projection(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Learner, ABC):  # type: ignore[misc]
     """Abstract: ``components_`` (k x d, orthonormal rows) seen from ``origin``, in the columns' own units."""
 
     components_: Matrix
@@ -29,9 +30,9 @@ class Projection(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Learner):  #
     ranges_: tuple[tuple[float, float], ...]
 
     @property
+    @abstractmethod
     def origin(self) -> Matrix:
         """What is subtracted before projecting."""
-        raise NotImplementedError
 
     @property
     def subspace(self) -> Subspace:

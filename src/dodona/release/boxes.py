@@ -83,7 +83,8 @@ def _sizes(axes: tuple[Axis, ...], span: int) -> tuple[int, ...]:
 
 def _split(flat: Floats, axes: tuple[Axis, ...], levels: Sequence[int]) -> list[Floats]:
     """By level, as tables padded so that every run has all its children."""
-    tables, start = [], 0
+    tables: list[Floats] = []
+    start = 0
     for place, span in enumerate(levels):
         sizes = _sizes(axes, span)
         count = math.prod(sizes)

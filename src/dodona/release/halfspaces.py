@@ -28,7 +28,7 @@ from dodona.oracle import Oracle
 from dodona.privacy.numbers import Number
 from dodona.query.expr import Literal
 from dodona.query.statistic import Features, Outer, Stack, Value
-from dodona.release.portion import Portion, combined
+from dodona.release.portion import Portion, Stated, combined
 from dodona.synopses.base import Body, Header, Synopsis
 from dodona.synopses.forms import Scaled
 from dodona.synopses.halfspaces import HalfspaceNets, Halfspaces, kernel, normal_fraction
@@ -159,7 +159,7 @@ def _moments(oracle: Oracle, scaled: Scaled, portion: Portion, rows: int) -> tup
     return np.asarray(upper + np.triu(upper, 1).T), [answer.cost]
 
 
-def _probes(oracle: Oracle, scaled: Scaled, part: dict[str, Fraction], rows: int, after_moments: bool) -> int:
+def _probes(oracle: Oracle, scaled: Scaled, part: Stated, rows: int, after_moments: bool) -> int:
     """By epsilon n: 200 at 5,000, 800 from 50,000 on; 200 at most where moments are known, as little is left to
     find.
     """

@@ -5,10 +5,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from typing import TypedDict
 
 from dodona.answer import Bill
 from dodona.errors import BadEffort
 from dodona.privacy.numbers import Number, exact
+
+
+class Stated(TypedDict, total=False):
+    """The keyword of ``ask``, ``price`` and ``select`` that states an effort: at most one of them."""
+
+    share: Fraction
+    epsilon: Fraction
+    rho: Fraction
 
 
 @dataclass(frozen=True)
@@ -29,10 +38,12 @@ class Portion:
         kind, value = given[0]
         return Portion(kind, exact(value, kind, **({"most": Fraction(1)} if kind == "share" else {})))
 
-    def part(self, fraction: Fraction | float = Fraction(1)) -> dict[str, Fraction]:
+    def part(self, fraction: Fraction | float = Fraction(1)) -> Stated:
         """This fraction of it, as the keywords of ``ask`` and ``price``: parts add, since epsilon and rho do."""
         exactly = Fraction(fraction).limit_denominator(10**6)
-        return {} if self.kind == "none" else {self.kind: self.amount * exactly}
+        amount = self.amount * exactly
+        stated: dict[str, Stated] = {"share": {"share": amount}, "epsilon": {"epsilon": amount}, "rho": {"rho": amount}}
+        return stated.get(self.kind, {})
 
 
 def combined(bills: Sequence[Bill]) -> Bill:

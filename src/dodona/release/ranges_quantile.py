@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from dodona.answer import Bill
 from dodona.oracle import Oracle
 from dodona.query.statistic import Partition
-from dodona.release.portion import Portion
+from dodona.release.portion import Portion, Stated
 from dodona.release.ranges_curve import prefix_curve, rising
 from dodona.release.ranges_offer import Curve, Offer, shape_error, tree_cells
 from dodona.release.ranges_tree import ONE, Shape
@@ -119,9 +119,7 @@ class _Found:
         return _Found(((known / size)[parents] + real[parents] * off).clip(0), (left / size)[parents])
 
 
-def _counted(
-    oracle: Oracle, axis: Axis, part: dict[str, Fraction], shape: Shape, edges: Edges, bills: tuple[Bill, ...]
-) -> Curve:
+def _counted(oracle: Oracle, axis: Axis, part: Stated, shape: Shape, edges: Edges, bills: tuple[Bill, ...]) -> Curve:
     buckets = len(edges) - 1
     fitted = Shape.even(buckets, shape.branching[-1]) if buckets < shape.leaves else shape
     answer = oracle.ask(fitted.over_buckets(axis, edges), **part)

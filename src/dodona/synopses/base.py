@@ -21,6 +21,7 @@ from dodona.oracle import Oracle, Request
 from dodona.privacy.numbers import Number
 from dodona.query.plan import Plan, compile_query
 from dodona.query.schema import Schema
+from dodona.query.scores import Scores
 from dodona.query.statistic import Query
 
 Arrays = dict[str, NDArray[Any]]
@@ -121,13 +122,17 @@ class Synopsis(Oracle):
         return Price(*what, self.rows, self.header.accuracy, True)
 
     def choose(self, request: Request, mechanism: str) -> Selection:  # noqa: ARG002 - nothing is random here
-        """The candidate with the largest published total."""
-        plan = self._plan(request)
-        totals, margins = self.body.totals(request.query, plan, request.effort.confidence)
-        index = int(np.argmax(totals))
-        what = f"candidate {index} of {len(totals)}"
-        margin = 2 * float(np.max(margins))
-        return Selection(index, what, margin, request.effort.confidence, self.rows, self._free())
+        """The candidate with the largest published total, or score made of published totals."""
+        query, confidence = request.query, request.effort.confidence
+        asked = query.statistics(self.schema) if isinstance(query, Scores) else query
+        plan = compile_query(asked, self.schema, level=True)
+        totals, margins = self.body.totals(asked, plan, confidence)
+        scores = query.tally(self.schema, totals) if isinstance(query, Scores) else totals
+        index = int(np.argmax(scores))
+        what = f"candidate {index} of {len(scores)}"
+        # A score of many totals errs by at most the sum of their margins.
+        margin = 2 * float(np.sum(margins) if isinstance(query, Scores) else np.max(margins))
+        return Selection(index, what, margin, confidence, self.rows, self._free())
 
     def _plan(self, request: Request) -> Plan:
         return compile_query(request.query, self.schema, level=True)

@@ -41,7 +41,8 @@ class Piece:
         """The weighted sums by cell."""
         if self.key is None:
             return np.array([float(self.values @ weights)])
-        return np.bincount(self.key, weights=self.values * weights, minlength=self.cells + 1)[: self.cells]
+        sums = np.bincount(self.key, weights=self.values * weights, minlength=self.cells + 1)
+        return np.asarray(sums[: self.cells], dtype=np.float64)
 
     def variation(self) -> Floats:
         """By cell, sqrt of the sum of squared jumps along the points' order, the fall after the last one included.

@@ -3,10 +3,13 @@
 import numpy as np
 import pytest
 
+from dodona.concepts.conjunctions import Conjunctions
+from dodona.concepts.learnable import Agreement
 from dodona.concepts.masked_parity import MaskedParity
 from dodona.engines.table import Table
 from dodona.errors import BadQuery
 from dodona.learn.masked_parity import learn_in_one_round, learn_in_two_rounds
+from dodona.query.expr import Column
 from dodona.query.schema import Flag, Real, Schema
 from dodona.testing.bits import SeededBits
 from dodona.trust.exact import Exact
@@ -76,3 +79,17 @@ def test_masked_parity_is_learned_in_two_rounds_and_in_one_with_enough_rows(nega
         learn_in_two_rounds(Local(table, 4, interactive=False), concepts)
     with pytest.raises(BadQuery, match="at most"):
         learn_in_one_round(Exact(table), MaskedParity(40))
+
+
+def test_a_class_scored_from_totals_is_searched_without_a_curator():
+    rng = np.random.default_rng(2)
+    bits = rng.random((30_000, 5)) < 0.5
+    columns = {f"b{i}": bits[:, i] for i in range(5)}
+    label = (bits[:, 0] & ~bits[:, 2]) ^ (rng.random(30_000) < 0.1)
+    schema = Schema(dict.fromkeys([*columns, "y"], Flag(missing=False)))
+    table = Table({**columns, "y": label}, schema, name="bits")
+    concepts = Conjunctions.over(tuple(columns), 2)
+    scores = Agreement(concepts, Column("y"))
+    chosen = local(table, 2).select(scores, share=1)
+    assert chosen.index == Exact(table).select(scores).index
+    assert 0 < chosen.margin < 30_000

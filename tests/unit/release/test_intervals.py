@@ -1,0 +1,172 @@
+"""Ranges published over one column: every method, every refusal, and the figures behind the choice."""
+
+import math
+
+import numpy as np
+import pytest
+
+from dodona import release
+from dodona.engines.table import Table
+from dodona.errors import BadEffort, BadQuery, BadTable, Unsupported
+from dodona.privacy.budget import Budget
+from dodona.query.roots import ROOT_BITS, root_coefficients
+from dodona.query.schema import Flag, Integer, Real, Schema
+from dodona.release.intervals import METHODS, intervals
+from dodona.release.ranges_curve import rising
+from dodona.release.ranges_factor import second_root
+from dodona.release.ranges_tree import Shape, consistent
+from dodona.synopses.file import load
+from dodona.testing.oracles import seeded_curator
+from dodona.trust.exact import Exact
+
+SCHEMA = Schema({"age": Integer(0, 511), "height": Real(1, 2), "smoker": Flag()})
+
+
+def people(rows=4000, neighbours="replace"):
+    rng = np.random.default_rng(3)
+    ages = np.clip(rng.gamma(4.0, 25.0, rows), 0, 511).astype(int)
+    columns = {"age": ages, "height": rng.beta(5, 5, rows) + 1, "smoker": rng.random(rows) < 0.3}
+    return Table(
+        columns, SCHEMA, neighbours=neighbours, rows=rows if neighbours == "add-remove" else None, name="people"
+    )
+
+
+@pytest.mark.parametrize("method", [m for m in METHODS if m not in ("binary search", "quantile buckets")])
+def test_without_noise_every_range_is_exact(method):
+    table = people()
+    exact, synopsis = Exact(table), intervals(Exact(table), "age", method=method)
+    for question in ("age BETWEEN 3 AND 117", "age < 60 OR age >= 200", "age = 100", "NOT age > 80", "age"):
+        assert synopsis.ask(question).total == pytest.approx(exact.ask(question).total, abs=0.01), question
+    select = "SELECT BUCKET(age, 0, 50, 100, 511) AS b, COUNT(*) AS n FROM people GROUP BY BUCKET(age, 0, 50, 100, 511)"
+    ours, theirs = synopsis.sql(select), exact.sql(select)
+    assert [r[1].value for r in ours] == pytest.approx([r[1].value for r in theirs], abs=0.01)
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("budget", [Budget(epsilon=1), Budget(epsilon=1, delta=1e-6)])
+def test_every_method_spends_what_it_was_given_and_is_about_right(method, budget):
+    table = people(20_000)
+    curator = seeded_curator(table, budget, 5)
+    synopsis = intervals(curator, "age", share=0.5, method=method)
+    spent = 1 - curator.left / float(curator.budget.amount(curator.budget.capacity))
+    assert 0.3 < spent <= 0.5 + 1e-9
+    assert synopsis.header.cost.share == pytest.approx(spent, rel=1e-6)
+    off = synopsis.ask("age < 100").mean - Exact(table).ask("age < 100").mean
+    assert abs(off) < (0.2 if method == "binary search" else 0.02)
+
+
+def test_best_is_the_least_predicted_error_and_margins_cover():
+    table = people(20_000, "add-remove")
+    truth, inside = Exact(table), []
+    for seed in range(8):
+        synopsis = intervals(seeded_curator(table, Budget(epsilon=0.2), seed), "age", share=1)
+        for low in range(0, 500, 61):
+            answer = synopsis.ask(f"age BETWEEN {low} AND {low + 70}")
+            inside.append(abs(answer.total - truth.ask(f"age BETWEEN {low} AND {low + 70}").total) <= answer.margin)
+    assert np.mean(inside) > 0.9
+
+
+def test_quantiles_median_cdf_and_histogram_are_free():
+    table = people(20_000)
+    synopsis = intervals(seeded_curator(table, Budget(epsilon=2), 1), "age", share=1)
+    ages = np.clip(np.random.default_rng(3).gamma(4.0, 25.0, 20_000), 0, 511).astype(int)
+    assert release.median(synopsis) == pytest.approx(np.median(ages), abs=2)
+    np.testing.assert_allclose(release.quantile(synopsis, [0.1, 0.9]), np.quantile(ages, [0.1, 0.9]), atol=3)
+    counts, ends = release.histogram(synopsis, 16)
+    np.testing.assert_allclose(counts, np.histogram(ages, ends)[0], atol=120)
+    values, fractions = release.cdf(synopsis)
+    assert np.all(np.diff(fractions) >= 0)
+    assert len(values) == len(fractions)
+
+
+def test_a_continuous_column_is_refused_by_corollary_5_2_and_bits_mend_it():
+    with pytest.raises(Unsupported, match=r"Corollary 5\.2.*bits="):
+        intervals(Exact(people()), "height")
+    synopsis = intervals(Exact(people()), "height", bits=10)
+    exact = Exact(people()).ask("height < 1.5").total
+    assert synopsis.ask("height < 1.5").total == pytest.approx(exact, abs=20)
+
+
+@pytest.mark.parametrize("bits", [0, -3, True, 2.5])
+def test_bits_must_be_sensible(bits):
+    with pytest.raises(BadQuery):
+        intervals(Exact(people()), "height", bits=bits)
+
+
+def test_too_much_precision_says_how_much_memory():
+    with pytest.raises(Unsupported, match="GiB"):
+        intervals(Exact(people()), "height", bits=40)
+
+
+def test_other_columns_and_other_methods_are_refused_before_anything_is_spent():
+    curator = seeded_curator(people(), Budget(epsilon=1), 0)
+    with pytest.raises(BadQuery, match="number column"):
+        intervals(curator, "smoker", share=1)
+    with pytest.raises(BadQuery, match="method must be"):
+        intervals(curator, "age", share=1, method="magic")
+    with pytest.raises(BadEffort):
+        intervals(curator, "age")
+    with pytest.raises(BadEffort):
+        intervals(curator, "age", share=1, epsilon=1)
+    assert curator.left == 1
+    with pytest.raises(Unsupported, match="age alone"):
+        intervals(Exact(people()), "age").ask("smoker AND age > 3")
+
+
+def test_an_empty_table_gives_a_synopsis_of_nothing():
+    table = Table({"age": np.array([], dtype=int)}, Schema({"age": Integer(0, 511)}), neighbours="add-remove")
+    synopsis = intervals(seeded_curator(table, Budget(epsilon=1), 0), "age", share=1)
+    assert abs(synopsis.ask("age < 200").total) < 100
+
+
+def test_values_outside_the_declared_range_are_clipped():
+    table = Table({"age": np.array([-50, 7, 9999])}, Schema({"age": Integer(0, 15)}), name="t")
+    synopsis = intervals(Exact(table), "age")
+    assert [round(synopsis.ask(f"age = {v}").total) for v in (0, 7, 15)] == [1, 1, 1]
+
+
+def test_saved_and_loaded_it_answers_alike_and_damage_is_refused(tmp_path):
+    synopsis = intervals(Exact(people()), "age")
+    synopsis.save(tmp_path / "ages.synopsis")
+    again = load(tmp_path / "ages.synopsis")
+    assert again.ask("age < 77").total == pytest.approx(synopsis.ask("age < 77").total)
+    assert str(again) == str(synopsis)
+    data = (tmp_path / "ages.synopsis").read_bytes()
+    (tmp_path / "short.synopsis").write_bytes(data[: len(data) // 2])
+    with pytest.raises(BadTable):
+        load(tmp_path / "short.synopsis")
+
+
+@pytest.mark.parametrize("cells", [1, 7, 16, 100, 4096])
+def test_shapes_cover_their_cells(cells):
+    for shape in Shape.all(cells):
+        assert shape.leaves >= cells
+        assert shape.spans[-1] == 1
+        assert shape.leaves < cells + shape.leaves // shape.branching[0]  # no more padding than one top run
+
+
+def test_consistency_is_least_squares():
+    rng = np.random.default_rng(0)
+    sizes, variances = (3, 6, 24), (2.0, 1.0, 3.0)
+    levels = [rng.normal(0, 5, size) for size in sizes]
+    design = np.concatenate(
+        [np.kron(np.eye(size), np.ones(24 // size)) / math.sqrt(v) for size, v in zip(sizes, variances, strict=False)]
+    )
+    target = np.concatenate([level / math.sqrt(v) for level, v in zip(levels, variances, strict=False)])
+    expected = np.linalg.lstsq(design, target, rcond=None)[0]
+    np.testing.assert_allclose(consistent(levels, variances), expected, atol=1e-9)
+
+
+def test_isotonic_never_leaves_the_truth_further_away():
+    rng = np.random.default_rng(1)
+    truth = np.append(0, np.cumsum(rng.poisson(2, 200)))
+    for _ in range(20):
+        noisy = truth + np.append(0, rng.laplace(0, 10, 200))
+        kept = rising(noisy)
+        assert np.all(np.diff(kept) >= 0)
+        assert np.sum((kept - truth) ** 2) <= np.sum((noisy - truth) ** 2) + 1e-9
+
+
+def test_the_two_roots_multiply_to_prefix_sums():
+    first = np.array(root_coefficients(300)) * 2.0**-ROOT_BITS
+    np.testing.assert_allclose(np.convolve(first, second_root(300))[:300], 1.0, atol=1e-8)
