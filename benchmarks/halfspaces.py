@@ -41,12 +41,12 @@ def main() -> None:
         y[:, 0] *= 2.0
         y /= np.linalg.norm(y, axis=1, keepdims=True)
         truth = (np.column_stack([np.ones(ROWS), points]) @ y.T >= 0).mean(axis=0)
-        runs = [("probes", lambda oracle: halfspaces(oracle, names, share=1))]
+        runs = [("probes", lambda oracle, names=names: halfspaces(oracle, names, share=1))]
         for k, m, gamma in ((2, 9, 0.4), (3, 5, 0.5), (4, 3, 0.7)):
             runs.append(
                 (
                     f"the paper's nets, k = {k}",
-                    lambda oracle, k=k, m=m, g=gamma: halfspace_nets(
+                    lambda oracle, names=names, k=k, m=m, g=gamma: halfspace_nets(
                         oracle, names, share=1, dimension=k, projections=m, gamma=g
                     ),
                 )

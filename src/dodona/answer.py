@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dodona.errors import Unsupported
-from dodona.query.plan import Segment
+from dodona.query.planner import Segment
 from dodona.query.schema import Label
 
 Numbers = float | NDArray[np.float64]

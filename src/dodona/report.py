@@ -77,7 +77,8 @@ def finish(select: Select, answer: Answer) -> Rows:
         np.asarray(values, dtype=np.float64).reshape(-1, width)
         for values in (answer.total, answer.spread, answer.margin)
     )
-    keys = list(itertools.product(*answer.segments[0].labels)) if select.keys else [()]
+    labels = answer.segments[0].labels if select.keys else ()
+    keys: list[tuple[Label, ...]] = list(itertools.product(*labels))
     columns = [_column(field, keys, sums, spread, margin) for field in select.fields]
     names = tuple(field.name for field in select.fields)
     return Rows(names, tuple(zip(*columns, strict=True)), answer.confidence, answer.cost)
@@ -103,7 +104,7 @@ def _column(field: Field, keys: list[tuple[Label, ...]], sums: Sums, spread: Sum
 def _average(field: Field, sums: Sums, spread: Sums, factor: float) -> Estimate:
     """m + S/C with first-order error sqrt(s_S^2 + (S/C)^2 s_C^2) / C; the range where the count is lost in noise."""
     total, count = sums
-    if count <= 2 * spread[1] or count <= 0:
+    if count <= 3 * spread[1] or count <= 0:
         return Estimate(field.middle, (field.high - field.low) / 2)
     offset = total / count
     error = factor * math.hypot(spread[0], offset * spread[1]) / count
@@ -115,7 +116,7 @@ def _variance(field: Field, sums: Sums, spread: Sums, factor: float) -> Estimate
     """Q/C - (S/C)^2, first-order error; a variance on [low, high] is at most (high - low)^2 / 4."""
     most = (field.high - field.low) ** 2 / 4
     total, squares, count = sums
-    if count <= 2 * spread[2] or count <= 0:
+    if count <= 3 * spread[2] or count <= 0:
         return Estimate(most / 2, most / 2)
     mean, second = total / count, squares / count
     slopes = np.array([-2 * mean, 1.0, 2 * mean * mean - second])

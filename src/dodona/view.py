@@ -131,6 +131,11 @@ class Seen(Scores):
     own: Schema
     view: View
 
+    @property
+    def linear(self) -> bool:
+        """As the view's."""
+        return self.scores.linear
+
     def sensitivity(self, neighbours: str) -> int:
         """As the view's."""
         return self.scores.sensitivity(neighbours)

@@ -6,7 +6,8 @@ of <w, b> for every f; equation (19) then turns it into a fraction,
 
     omega = (S - m_0) / (m_1 - m_0),   S = <w, mean of b>,   m_c = E[<w, b> | f = c]  for b uniform on {0, 1}^k:
 
-threshold and norms cancel. m_0 and m_1 (the margins (16), up to a common scale) are computed exactly by counting sums.
+threshold and norms cancel. m_0 and m_1 (the margins (16), up to a common scale) are computed exactly by counting sums;
+``margins.py`` has them for weights too large to count.
 Definition 5 promises this for data drawn uniformly from X_{f,1} and X_{f,0}; on other data it can be biased.
 """
 
@@ -38,11 +39,15 @@ Literals = tuple[tuple[int, bool], ...]
 
 @dataclass(frozen=True)
 class Threshold:
-    """f = [sum_i weights[i] b_{places[i]} >= least], whole numbers."""
+    """f = [sum_i weights[i] b_{places[i]} >= least], whole numbers.
+
+    ``rules``: where f is a decision list, (fires when, says) of the rule behind each weight, last rule first.
+    """
 
     places: tuple[int, ...]
     weights: tuple[int, ...]
     least: int
+    rules: tuple[tuple[bool, bool], ...] = ()
 
     def holds(self, bits: Sequence[bool]) -> bool:
         """f on the bits at ``places``."""
@@ -54,8 +59,8 @@ class Threshold:
         high = sum(w for w in self.weights if w > 0)
         if high - low > MOST_SUM:
             raise Unsupported(
-                f"the exact margin needs weights that sum to at most {MOST_SUM:,}. These sum to {high - low:,}: use "
-                "fewer label changes, or fewer conditions."
+                f"counting an exact margin needs weights that sum to at most {MOST_SUM:,}. These sum to "
+                f"{high - low:,}: dodona.concepts.margins.levels goes by the rules of a decision list, or samples."
             )
         ways = np.zeros(high - low + 1)
         ways[-low] = 1.0
@@ -70,11 +75,15 @@ class Threshold:
 
         u = (s, sqrt(k))/sqrt(2k) with signs s = 1 - 2b, v along (-w/2, -(t - sum w/2)/sqrt(k)), t midway between sums.
         """
-        k, below = conditions, self.least - 0.5
-        offset = below - sum(self.weights) / 2
-        norm = math.sqrt(2 * k) * math.sqrt(sum(w * w for w in self.weights) / 4 + offset * offset / k)
+        below, norm = self.least - 0.5, self.length(conditions)
         zero, one = self.levels()
         return (below - zero) / norm, (one - below) / norm
+
+    def length(self, conditions: int) -> float:
+        """What <w, b> - t is divided by when u and v are made unit vectors."""
+        offset = self.least - 0.5 - sum(self.weights) / 2
+        squares = sum(w * w for w in self.weights) / 4
+        return math.sqrt(2 * conditions) * math.sqrt(squares + offset * offset / conditions)
 
 
 def _shifted(ways: NDArray[np.float64], by: int) -> NDArray[np.float64]:
@@ -129,7 +138,7 @@ def decision_list(rules: Sequence[tuple[int, bool, bool]], default: bool) -> Thr
         places.append(place)
         weights.append(signed if when else -signed)
         least -= 0 if when else signed
-    return Threshold(tuple(places), tuple(weights), least)
+    return Threshold(tuple(places), tuple(weights), least, tuple((when, says) for _, when, says in reversed(listed)))
 
 
 def weight_bound(variables: int, changes: int) -> float:

@@ -54,13 +54,14 @@ class Grid:
     def of(schema: Schema, columns: Sequence[str] | None, edges: Mapping[str, Sequence[float]] | None = None) -> Grid:
         """Over these columns; None: all that have listed values or edges."""
         stated = {_own(schema, name): tuple(map(float, ends)) for name, ends in (edges or {}).items()}
-        names = [_own(schema, name) for name in columns] if columns is not None else [
-            name for name in schema if isinstance(schema[name], Category | Flag) or name in stated
-        ]
+        names = (
+            [_own(schema, name) for name in columns]
+            if columns is not None
+            else [name for name in schema if isinstance(schema[name], Category | Flag) or name in stated]
+        )
         if len(set(names)) < len(names) or not names:
-            raise BadQuery(
-                f"columns must differ, and there must be one at least; numbers need edges. Got {', '.join(names) or 'none'}."
-            )
+            got = ", ".join(names) or "none"
+            raise BadQuery(f"columns must differ, and there must be one at least; numbers need edges. Got {got}.")
         return Grid(tuple(_side(schema, name, stated.get(name)) for name in names))
 
     @property
@@ -154,7 +155,10 @@ def _number_side(name: str, column: Real | Integer, edges: tuple[float, ...] | N
     kind = Compiler(schema, Builder()).value(bucket).type
     last = len(edges) - 2
     tests = tuple(
-        Call("and", (Call("ge", (read, Literal(edges[i]))), Call("le" if i == last else "lt", (read, Literal(edges[i + 1])))))
+        Call(
+            "and",
+            (Call("ge", (read, Literal(edges[i]))), Call("le" if i == last else "lt", (read, Literal(edges[i + 1])))),
+        )
         for i in range(last + 1)
     )
     if not kind.nullable:

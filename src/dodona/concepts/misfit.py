@@ -1,8 +1,9 @@
 """Which published marginal is worst: the score of a marginal is its L1 distance from what a model expects.
 
 score(A) = sum over the cells c of A of |count_A(c) - expected_A(c)|, less a public penalty: the repair's choice of a
-whole marginal per round (GHRU's A_t, asked of all cells at once). A row added or removed changes one count of a marginal
-by 1, so a score moves by at most 1; a row replaced changes two, so by at most 2. ``tally`` is exact in whole numbers.
+whole marginal per round (GHRU's A_t, asked of all cells at once). A row added or removed changes one count of a
+marginal by 1, so a score moves by at most 1; a row replaced changes two, so by at most 2. ``tally`` is exact in whole
+numbers.
 """
 
 from __future__ import annotations
@@ -26,12 +27,17 @@ from dodona.query.subsets import set_numbers
 
 @dataclass(frozen=True, eq=False)
 class Misfit(Scores):
-    """``expected``: whole numbers, the cells of all ``supports`` one after the other. ``penalties``: one per support."""
+    """``expected``: whole numbers, the cells of all ``supports`` in turn. ``penalties``: one per support."""
 
     grid: Grid
     supports: tuple[Support, ...]
     expected: NDArray[np.int64]
     penalties: NDArray[np.int64]
+
+    @property
+    def linear(self) -> bool:
+        """A sum of distances is not."""
+        return False
 
     def sensitivity(self, neighbours: str) -> int:
         """How far one row moves a score."""

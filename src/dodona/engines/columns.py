@@ -75,9 +75,9 @@ def clean(column: Column, raw: Raw) -> Vector:
 
 def _filled(values: NDArray[Any], null: Mask, missing: Any, stand_in: Any) -> Vector:
     """``missing`` in place of NULL; under a NULL mark a value that computes."""
-    if null is None or not null.any():
-        return np.ascontiguousarray(values), None
+    null = np.zeros(len(values), dtype=np.bool_) if null is None else null
     filled = np.where(null, stand_in if missing is None else missing, values)
+    # The mark depends on the schema alone: time must not tell whether any row is missing (HOSTILE R1).
     return filled, null if missing is None else None
 
 

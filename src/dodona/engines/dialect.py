@@ -54,9 +54,10 @@ class Dialect:
         return f"CASE WHEN abs({x}) <= {self.number(LARGEST)} THEN {x} END"
 
     def clip(self, x: str, low: float, high: float) -> str:
-        """x within [low, high], NULL where x is; first the common case."""
-        lo, hi = self.number(low), self.number(high)
-        return f"CASE WHEN {x} BETWEEN {lo} AND {hi} THEN {x} WHEN {x} < {lo} THEN {lo} WHEN {x} > {hi} THEN {hi} END"
+        """x within [low, high], NULL where x is or where it is not finite; first the common case."""
+        lo, hi, end = self.number(low), self.number(high), self.number(LARGEST)
+        below, above = f"WHEN {x} < {lo} AND {x} >= -{end} THEN {lo}", f"WHEN {x} > {hi} AND {x} <= {end} THEN {hi}"
+        return f"CASE WHEN {x} BETWEEN {lo} AND {hi} THEN {x} {below} {above} END"
 
     def search(self, x: str, edges: Sequence[float], first: int = 0) -> str:
         """How many edges are <= x, by halving; x is not NULL."""

@@ -174,8 +174,7 @@ def _vector(array: Any) -> Vector:
     """NumPy's view of an Arrow array of doubles or booleans; NULL computes as 0."""
     import pyarrow as pa
 
-    if not array.null_count:
-        return array.to_numpy(zero_copy_only=False), None
+    # The mark is made even if nothing is NULL: time must not tell whether a row is (HOSTILE R1).
     filled = array.fill_null(pa.scalar(0, pa.int8()).cast(array.type))
     return filled.to_numpy(zero_copy_only=False), array.is_null().to_numpy(zero_copy_only=False)
 

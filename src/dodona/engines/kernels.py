@@ -76,8 +76,8 @@ KERNELS |= {
 
 
 def _marked(values: NDArray[Any], null: Mask, bad: NDArray[np.bool_]) -> Vector:
-    """NULL also where ``bad``; without a mark if nothing is."""
-    return (values, either(null, bad)) if bad.any() else (values, null)
+    """NULL also where ``bad``; marked even if nothing is, for time must not tell whether a row is (HOSTILE R1)."""
+    return values, either(null, bad)
 
 
 @_kernel("const")
@@ -208,4 +208,6 @@ def _grid(args: Sequence[Vector], constants: tuple[Any, ...]) -> Vector:
     low, high, bits = constants
     steps = np.asarray(np.clip(x, low, high), dtype=np.float64)
     steps = np.trunc(np.multiply(steps, math.ldexp(1.0, bits), out=steps), out=steps)
-    return (steps if null is None else np.where(null, 0.0, steps)), None
+    missing = ~np.isfinite(x) if null is None else null | ~np.isfinite(x)
+    nearest_to_zero = math.trunc(math.ldexp(min(max(0.0, low), high), bits))
+    return np.where(missing, float(nearest_to_zero), steps), None

@@ -20,11 +20,10 @@ from numpy.typing import NDArray
 
 from dodona.engines.kernels import Vector
 from dodona.query.program import Block
-from dodona.query.subsets import set_numbers, subsets
+from dodona.query.subsets import lattice_shape, set_numbers, subsets
 
 HELD_ROWS = 1 << 20  # rows packed before they are counted
 COUNTED_ROWS = 1 << 16  # rows of a histogram at a time: they stay in cache
-MOST_CELL_BITS = 16
 
 
 @dataclass(frozen=True)
@@ -41,9 +40,7 @@ class _Layout:
 
 @lru_cache(maxsize=16)
 def _layout(k: int, order: int) -> _Layout:
-    width = max(1, min(8, MOST_CELL_BITS // max(order, 1)))
-    groups = -(-k // width)
-    chosen = min(max(order, 1), groups)
+    width, groups, chosen = lattice_shape(k, order)
     choices = tuple(itertools.combinations(range(groups), chosen))
     cell_bits = chosen * width
     sets = [s for size in range(min(order, cell_bits) + 1) for s in itertools.combinations(range(cell_bits), size)]

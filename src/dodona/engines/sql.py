@@ -36,7 +36,7 @@ class Node:
     def repeats(self) -> tuple[int, ...]:
         """How often each argument is written."""
         if self.op == "grid":
-            return (1 if self.constants[3] else 5,)
+            return (1 if self.constants[3] else 7,)
         if self.op == "which":
             return (2, *([1] * (len(self.args) - 1)))
         return _REPEATS.get(self.op, (1,) * len(self.args))
@@ -98,6 +98,12 @@ class Nodes:
         if node.op == "const":
             return node.constants[0] is None or float(node.constants[0]).is_integer()
         return node.op == "number" or (node.op == "column" and node.constants[1] == "integer")
+
+
+def _missing(constants: tuple[Any, ...]) -> float:
+    """What NULL counts as on a grid: the whole step of its range nearest to 0."""
+    low, high, bits = constants[:3]
+    return float(math.trunc(math.ldexp(min(max(0.0, low), high), bits)))
 
 
 @dataclass(frozen=True)
@@ -179,7 +185,7 @@ class Compiled:
                 pairs = zip(args, node.constants, strict=True)
                 return dialect.dot([f"({x} * {dialect.number(w)})" for x, w in pairs])
             case "grid":
-                return f"COALESCE({self._grid(args[0], node.constants)}, {dialect.number(0.0)})"
+                return f"COALESCE({self._grid(args[0], node.constants)}, {dialect.number(_missing(node.constants))})"
             case op:
                 return self._operations[op](*args)
 
@@ -226,7 +232,7 @@ class Compiled:
         """As a sum passes over NULL, a value on its grid needs no 0 in its place there."""
         index = self._lowered.at[step]
         node = self._lowered.nodes[index]
-        if node.op == "grid" and index not in self._level:
+        if node.op == "grid" and index not in self._level and _missing(node.constants) == 0:
             return self._grid(self._texts[node.args[0]], node.constants)
         return self._texts[index]
 

@@ -37,7 +37,7 @@ class Coordinates:
     """z = ``turn`` @ (x - ``centre``), with the constant ``BIAS`` last; ``turn`` is a d x d matrix.
 
     ``radius``: of the ball rows are drawn into; None where there is no noise, so nothing to gain by clipping.
-    ``directions``: how many directions carry the length of a row, about.
+    ``directions``: how many directions carry the length of a row, about. ``covariance``: of x, as far as known.
     """
 
     features: tuple[Expr, ...]
@@ -45,6 +45,7 @@ class Coordinates:
     turn: Floats
     radius: float | None
     directions: float
+    covariance: Floats
 
     @property
     def exprs(self) -> tuple[Expr, ...]:
@@ -128,7 +129,8 @@ def centred(oracle: Oracle, task: Task, share: Fraction) -> Coordinates:
     true = max(size - noise, 0.0)
     spread = square - 2 * kept * true + kept**2 * size
     radius = math.sqrt(max(spread, 0.05 * square))
-    return Coordinates(task.exprs, kept * mean, np.eye(d) / radius, TIGHT if noise else None, math.sqrt(d))
+    even = np.eye(d) * radius**2 / d
+    return Coordinates(task.exprs, kept * mean, np.eye(d) / radius, TIGHT if noise else None, math.sqrt(d), even)
 
 
 def _whitened(oracle: Oracle, task: Task, share: Fraction) -> Coordinates:
@@ -143,7 +145,8 @@ def _whitened(oracle: Oracle, task: Task, share: Fraction) -> Coordinates:
     floor = max(floor, 1e-9 * float(values.max(initial=1e-9)))
     known = max(float(np.sum(values / (values + floor))), 0.5)
     turn = (vectors / np.sqrt((values + floor) * known)) @ vectors.T
-    return Coordinates(task.exprs, centre, turn, None if exact else 1.2, known)
+    kept = (vectors * values) @ vectors.T
+    return Coordinates(task.exprs, centre, turn, None if exact else 1.2, known, kept)
 
 
 def unpacked(upper: Floats, noise: float, d: int) -> tuple[Floats, Floats, float]:

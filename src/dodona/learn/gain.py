@@ -23,9 +23,9 @@ from numpy.typing import NDArray
 from dodona.learn.supervised import Floats
 from dodona.learn.tree import Split
 
-SURE = 2.0
-STEP = 2.0
-HIDDEN = 2.0
+SURE = 1.0
+STEP = 1.0  # deviations of one count that a further run of buckets must add
+HIDDEN = 1.0  # deviations of its total that a cell must hold to be seen
 
 Whole = NDArray[np.int64]
 
@@ -51,7 +51,7 @@ def split_of(
 
 
 def _seen(table: Floats, noise: float) -> tuple[Floats, Whole]:
-    """Cells above the noise of their total, the others at 0 (the paper's N_j < N_T / gamma is skipped); which those are."""
+    """Cells above the noise of their total, the others at 0 (the paper skips N_j < N_T / gamma); which those are."""
     seen = table.sum(axis=1) > HIDDEN * noise * math.sqrt(table.shape[1])
     return np.where(seen[:, None], table, 0.0), seen.astype(np.int64)
 

@@ -7,15 +7,16 @@ leaf, one cell and one class, so an attribute costs one count whatever the numbe
   Independent noise adds in squares: gamma = sqrt(t k) / Delta for t cells and k classes, Delta = ``tolerance``;
 * "A contains only A_1" means that no attribute is left (ERRATA 7). Numbers come in buckets that are merged into
   branches (``gain.py``), so a number may be split again where a branch holds several; a category is used up;
-* with many attributes each count is noisy, so first the attributes are screened: the sums of the features by class,
-  ONE vector question, show which differ most between classes;
-* classes are decided by a last question, the counts by leaf and class, drawn to the majority above as far as they are
+* where noise lets counts reach only a few levels, branches are planned on a private sketch of the rows instead, at the
+  same gain (``sketch.py``), and counts decide the classes of the leaves;
+* classes are decided by a last question, the counts by leaf and class, drawn to what is known above as far as they are
   noise; so the tree answers with the majority class where it knows nothing.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from typing import Any, NamedTuple
 
@@ -25,28 +26,31 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from dodona.errors import BadQuery
 from dodona.learn.base import Recorded
-from dodona.learn.coordinates import centred
 from dodona.learn.gain import split_of
-from dodona.learn.linear import first_sums
-from dodona.learn.supervised import Floats, Item, Outlook, ProbabilityClassifier, by_class, noise_of, require_budget
+from dodona.learn.sketch import cells_of, sketched
+from dodona.learn.supervised import Floats, Item, Itemised, ProbabilityClassifier, by_class, foreseen, noise_of
 from dodona.learn.task import Task
 from dodona.learn.tree import Attribute, Node, attributes_of, key_of, reached
+from dodona.learn.tree_text import tree_text
 from dodona.oracle import Oracle
+from dodona.privacy.numbers import Number
 from dodona.query.expr import Expr, Literal
 from dodona.query.statistic import Partition, Query, Stack, Value
 
 LABELS = Fraction(1, 5)
-DEEPER = 2  # a level has this many times the share of the one above: its leaves have fewer rows
-SCREENING = Fraction(1, 5)
+SKETCH = Fraction(3, 4)
+DEEPER = Fraction(5, 4)  # a level has this many times the share of the one above: its leaves have fewer rows
+BINS = 32
+SHALLOW = 6  # levels: if counts reach fewer, a sketch reaches further
+LEAF = 2.0  # a planned leaf has this many deviations of the noise of its counts, at least
 
 
 class _Design(NamedTuple):
-    """``bins`` of a number, ``kept`` attributes, and the shares of the questions: one per level, more for deeper ones."""
+    """``bins`` of a number. Shares: of the sketch (0: branches come from counts), of each level, of the classes."""
 
     bins: int
-    kept: int
+    sketch: Fraction
     levels: tuple[Fraction, ...]
-    screening: Fraction
     labels: Fraction
 
 
@@ -59,20 +63,20 @@ class ID3(ProbabilityClassifier):
     ``bounds``, ``classes``, ``share``: as for every classifier here. After ``fit``: ``tree_``, ``attributes_``.
     """
 
-    def __init__(  # type: ignore[no-untyped-def]
+    def __init__(
         self,
-        epsilon=None,
-        delta=0,
-        bounds=None,
+        epsilon: Number | None = None,
+        delta: Number = 0,
+        bounds: Any = None,
         *,
-        max_depth=4,
-        n_bins=None,
-        edges=None,
-        max_branches=4,
-        tolerance=1.0,
-        classes=None,
-        share=1,
-    ):
+        max_depth: int = 8,
+        n_bins: int | None = None,
+        edges: Mapping[str, Sequence[float]] | None = None,
+        max_branches: int = 2,
+        tolerance: float = 2.0,
+        classes: Any = None,
+        share: Number = 1,
+    ) -> None:
         self.epsilon = epsilon
         self.delta = delta
         self.bounds = bounds
@@ -87,95 +91,116 @@ class ID3(ProbabilityClassifier):
     def _learn(self, task: Task, oracle: Recorded) -> None:
         design = self._design(task, oracle)
         attributes = attributes_of(oracle.schema, task.names, design.bins, self.edges or {})
-        require_budget(oracle, _level(task, attributes[: design.kept], Literal(0.0)), task.share)
-        kept = _screened(task, oracle, design) if design.screening else list(range(len(attributes)))
-        root = Node(float(task.rows), {i: tuple(range(attributes[i].cells)) for i in kept})
-        asked = 0
-        while asked < len(design.levels) and (leaves := [leaf for leaf in root.leaves() if leaf.allowed]):
-            self._grow(task, oracle, attributes, root, leaves, design.levels[asked])
-            asked += 1
-        # What the levels left goes to the classes.
-        _label(task, oracle, attributes, root, design.labels + sum(design.levels[asked:], Fraction(0)))
+        cells = {i: tuple(range(attribute.cells)) for i, attribute in enumerate(attributes) if attribute.cells > 1}
+        root = Node(float(task.rows), cells)
+        left = design.labels
+        if design.sketch:
+            self._plan_on(task, oracle, attributes, root, design)
+        else:
+            left += self._count(task, oracle, attributes, root, design)
+        _label(task, oracle, attributes, root, left)
         self.tree_, self.attributes_ = root, tuple(attributes)
 
     def _design(self, task: Task, oracle: Oracle) -> _Design:
-        """From prices alone: as deep as leaves of a third of those above stay open, with what noise then allows."""
-        names, k, n = task.names, len(task.classes), task.rows
+        """From prices alone: as deep as leaves of a third of those above stay open."""
         if self.max_depth < 1 or (self.n_bins is not None and self.n_bins < 2) or self.max_branches < 2:
             raise BadQuery("max_depth must be at least 1, n_bins and max_branches at least 2.")
-        labels = task.share * LABELS
+        labels, k = task.share * LABELS, len(task.classes)
         for depth in range(self.max_depth, 0, -1):
-            deepest = Fraction(DEEPER ** (depth - 1), sum(DEEPER**level for level in range(depth)))
-            share = (task.share - labels) * deepest
-            one = noise_of(oracle.price(_labels(task, Literal(0.0)), share=share))
-            kept = len(names) if one == 0 else int(min(len(names), max(4, (n / (4 * k * one)) ** 2)))
-            screening = task.share * SCREENING if kept < len(names) else Fraction(0)
-            left = task.share - labels - screening
-            noise = one * math.sqrt(kept * float(share / (left * deepest)))
-            bins = self.n_bins or (32 if noise == 0 else int(np.clip(n / (k * noise), 2, 32)))
-            if depth == 1 or n / 3 ** (depth - 1) >= self._least(bins, k, noise):
+            parts = [DEEPER**level for level in range(depth)]
+            levels = tuple((task.share - labels) * part / sum(parts) for part in parts)
+            one = noise_of(oracle.price(_labels(task, Literal(0.0)), share=levels[-1]))
+            noise = one * math.sqrt(len(task.names))  # as many questions as attributes, side by side
+            bins = self.n_bins or (BINS if noise == 0 else int(np.clip(task.rows / (k * noise), 2, BINS)))
+            if task.rows / 2 ** (depth - 1) >= self._least(bins, k, noise):
                 break
-        levels = tuple(left * deepest / DEEPER ** (depth - 1 - level) for level in range(depth))
-        return _Design(bins, kept, levels, screening, labels)
+        if depth < min(self.max_depth, SHALLOW):
+            first = task.share * SKETCH
+            return _Design(self.n_bins or BINS, first, (), task.share - first)
+        return _Design(bins, Fraction(0), levels, labels)
 
     def _least(self, cells: int, classes: int, noise: float) -> float:
         """gamma epsilon: the rows below which a node stays a leaf (step 3)."""
         return math.sqrt(cells * classes) * noise / self.tolerance
 
-    def _grow(
-        self,
-        task: Task,
-        oracle: Oracle,
-        attributes: list[Attribute],
-        root: Node,
-        leaves: list[Node],
-        share: Fraction,
-    ) -> None:
-        """One level: one question for all open leaves, then the split of each."""
-        used = sorted({i for leaf in leaves for i in leaf.allowed})
-        key = key_of(root, attributes, {id(leaf): place for place, leaf in enumerate(leaves)})
-        answer = oracle.ask(_level(task, [attributes[i] for i in used], key), share=share)
-        noise = float(np.max(answer.spread))
-        shapes = [(len(leaves), attributes[i].cells, len(task.classes)) for i in used]
-        parts = np.split(np.asarray(answer.total).ravel(), np.cumsum([math.prod(shape) for shape in shapes])[:-1])
-        tables = {i: part.reshape(shape) for i, part, shape in zip(used, parts, shapes, strict=True)}
-        for place, leaf in enumerate(leaves):
-            self._split(leaf, {i: tables[i][place] for i in leaf.allowed}, attributes, noise)
+    def _count(self, task: Task, oracle: Oracle, attributes: list[Attribute], root: Node, design: _Design) -> Fraction:
+        """Grows by counts, level by level; the share that no level needed."""
+        asked = 0
+        while asked < len(design.levels) and (leaves := [leaf for leaf in root.leaves() if leaf.allowed]):
+            used = sorted({i for leaf in leaves for i in leaf.allowed})
+            key = key_of(root, attributes, {id(leaf): place for place, leaf in enumerate(leaves)})
+            question = _level(task, [attributes[i] for i in used], key)
+            answer = oracle.ask(question, share=design.levels[asked])
+            noise = float(np.max(answer.spread))
+            shapes = [(len(leaves), attributes[i].cells, len(task.classes)) for i in used]
+            parts = np.split(np.asarray(answer.total).ravel(), np.cumsum([math.prod(shape) for shape in shapes])[:-1])
+            tables = {i: part.reshape(shape) for i, part, shape in zip(used, parts, shapes, strict=True)}
+            for place, leaf in enumerate(leaves):
+                own = {i: tables[i][place] for i in leaf.allowed}
+                self._split(leaf, own, attributes, noise, self._least(design.bins, len(task.classes), noise))
+            asked += 1
+        return sum(design.levels[asked:], Fraction(0))
 
-    def _split(self, leaf: Node, tables: dict[int, Floats], attributes: list[Attribute], noise: float) -> None:
-        """Chooses the attribute of largest gain (step 5) and opens its branches (step 6)."""
+    def _split(
+        self, leaf: Node, tables: dict[int, Floats], attributes: list[Attribute], noise: float, least: float
+    ) -> None:
+        """Chooses the attribute of largest gain (step 5) and opens its branches (step 6) of at least ``least`` rows."""
         found = [
             split
             for i, table in tables.items()
             if (split := split_of(table, leaf.allowed[i], i, noise, bool(attributes[i].edges), self.max_branches))
         ]
-        split = max(found, key=lambda one: one.gain, default=None)
-        if split is None:
+        leaf.split = max(found, key=lambda one: one.gain, default=None)
+        if leaf.split is None:
             leaf.allowed = {}
             return
-        leaf.split = split
-        table = tables[split.attribute]
-        for cells in split.branches:
-            rows = float(table[list(cells)].sum())
-            allowed = {**leaf.allowed, split.attribute: cells if attributes[split.attribute].edges else ()}
+        place = leaf.split.attribute
+        for cells in leaf.split.branches:
+            rows = float(tables[place][list(cells)].sum())
+            allowed = {**leaf.allowed, place: cells if attributes[place].edges else ()}
             allowed = {i: own for i, own in allowed.items() if len(own) > 1}
-            enough = rows >= self._least(max(map(len, allowed.values()), default=1), table.shape[1], noise)
-            leaf.children.append(Node(rows, allowed if enough else {}, leaf.depth + 1))
+            leaf.children.append(Node(rows, allowed if rows >= least else {}, leaf.depth + 1))
 
-    def _outlook(self, task: Task) -> Outlook:
-        oracle = task.oracle
-        design = self._design(task, oracle)
-        attributes = attributes_of(oracle.schema, task.names, design.bins, self.edges or {})[: design.kept]
-        question = _level(task, attributes, Literal(0.0))
-        price = oracle.price(question, share=design.levels[-1])
+    def _plan_on(self, task: Task, oracle: Recorded, attributes: list[Attribute], root: Node, design: _Design) -> None:
+        """Grows on rows drawn from a sketch, until leaves would be lost in the noise of their counts."""
+        price = oracle.price(_labels(task, Literal(0.0)), share=design.labels)
+        rows, classes = sketched(oracle, task, design.sketch)
+        scale, k = task.rows / len(rows), len(task.classes)
+        least = LEAF * noise_of(price)
+        codes = [cells_of(rows, task.features, attribute) for attribute in attributes]
+        waiting = [(root, np.arange(len(rows)))]
+        while waiting:
+            node, here = waiting.pop()
+            seen = np.bincount(classes[here], minlength=k).astype(np.float64) + 1.0
+            node.chances = seen / seen.sum()
+            if node.depth >= self.max_depth or not node.allowed:
+                continue
+            tables = {i: _table(codes[i][here], classes[here], attributes[i].cells, k) * scale for i in node.allowed}
+            self._split(node, tables, attributes, 0.0, 2 * least)
+            split = node.split
+            if split is None:
+                continue
+            if min(child.rows for child in node.children) < least and len(split.branches) == 2:
+                node.split, node.children = None, []
+                continue
+            own = codes[split.attribute][here]
+            waiting += [
+                (child, here[np.isin(own, cells)]) for cells, child in zip(split.branches, node.children, strict=True)
+            ]
+
+    def _outlook(self, task: Task) -> Itemised:
+        oracle, design = task.oracle, self._design(task, task.oracle)
+        attributes = attributes_of(oracle.schema, task.names, design.bins, self.edges or {})
         labels = noise_of(oracle.price(_labels(task, Literal(0.0)), share=design.labels))
-        items = [
-            Item("counts by cell and class", len(design.levels), float(sum(design.levels)), noise_of(price)),
-            Item("classes of the leaves", 1, float(design.labels), labels),
-        ]
-        error = self._least(design.bins, len(task.classes), noise_of(price)) / task.rows
-        affordable = oracle.price(question, share=task.share).affordable
-        return Outlook(tuple(items), error, task.rows, affordable, "the first split")
+        items = [Item("classes of the leaves", 1, float(design.labels), labels)]
+        error = LEAF * labels * len(task.classes) / task.rows
+        if design.sketch:
+            items.insert(0, Item("a sketch of the rows, to plan on", 1, float(design.sketch), 0.0))
+        else:
+            noise = noise_of(oracle.price(_level(task, attributes, Literal(0.0)), share=design.levels[-1]))
+            items.insert(0, Item("counts by cell and class", len(design.levels), float(sum(design.levels)), noise))
+            error = self._least(design.bins, len(task.classes), noise) / task.rows
+        return foreseen(task, items, error, "noise over the rows of the first split")
 
     def _evidence(self, rows: Any) -> Floats:
         codes = [attribute.codes(rows[:, i]) for i, attribute in enumerate(self.attributes_)]
@@ -190,6 +215,18 @@ class ID3(ProbabilityClassifier):
             return np.stack([np.asarray(rows[name], dtype=object) for name in self._names], axis=1)
         return np.asarray(rows)
 
+    def export_text(self) -> str:
+        """The tree in words."""
+        check_is_fitted(self, "cost_")
+        return tree_text(self.tree_, self.attributes_, self.classes_.tolist())
+
+    def plot(self, ax: Any = None) -> Any:
+        """The tree as a picture, on ``ax`` or a new figure; needs matplotlib. Returns the axes."""
+        from dodona.learn.tree_plot import tree_plot
+
+        check_is_fitted(self, "cost_")
+        return tree_plot(self.tree_, self.attributes_, self.classes_.tolist(), ax)
+
     def get_depth(self) -> int:
         """The levels of the tree."""
         return max(node.depth for node in self.tree_.nodes())
@@ -203,7 +240,7 @@ class ID3(ProbabilityClassifier):
         return [f"{self.get_n_leaves()} leaves, depth {self.get_depth()}"]
 
 
-def _level(task: Task, attributes: list[Attribute], key: Expr) -> Query:
+def _level(task: Task, attributes: Sequence[Attribute], key: Expr) -> Query:
     """Counts by leaf, cell and class, for each attribute."""
     one = Value(Literal(1.0))
     return Stack(tuple(Partition(key, Partition(a.key, Partition(by_class(task), one))) for a in attributes))
@@ -213,37 +250,40 @@ def _labels(task: Task, key: Expr) -> Query:
     return Partition(key, Partition(by_class(task), Value(Literal(1.0))))
 
 
-def _screened(task: Task, oracle: Oracle, design: _Design) -> list[int]:
-    """The attributes whose features differ most between classes, from the sums of each class."""
-    space = centred(oracle, task, design.screening / 4)
-    answer = oracle.ask(first_sums(task, space), share=design.screening * 3 / 4)
-    sums = np.asarray(answer.total)[:, :-1]
-    between = ((sums - sums.mean(axis=0)) ** 2).sum(axis=0)
-    score = [
-        sum(float(between[i]) for i, feature in enumerate(task.features) if feature.column == name)
-        for name in task.names
-    ]
-    return sorted(np.argsort(score)[::-1][: design.kept].tolist())
+def _table(cells: NDArray[np.intp], classes: NDArray[np.intp], size: int, k: int) -> Floats:
+    return np.bincount(cells * k + classes, minlength=size * k).reshape(size, k).astype(np.float64)
 
 
 def _label(task: Task, oracle: Oracle, attributes: list[Attribute], root: Node, share: Fraction) -> None:
-    """The chances of each class at every node: counts of the leaves, drawn to those above by their noise."""
+    """The chances of each class at every node: counts of the leaves, drawn to what is known by their noise."""
     leaves = root.leaves()
     key = key_of(root, attributes, {id(leaf): place for place, leaf in enumerate(leaves)})
     answer = oracle.ask(_labels(task, key), share=share)
-    noise = float(np.max(answer.spread))
     for leaf, counts in zip(leaves, np.asarray(answer.total), strict=True):
         leaf.counts = counts
+    noise = float(np.max(answer.spread))
     _settle(root, np.full(len(task.classes), 1 / len(task.classes)), noise)
+    _prune(root, noise)
 
 
 def _settle(node: Node, above: Floats, noise: float) -> None:
     under = node.leaves()
     node.counts = np.sum([leaf.counts for leaf in under], axis=0)
     kept = np.maximum(node.counts, 0.0)
-    weight = 2 * noise * math.sqrt(len(under)) * len(above) ** 0.5
+    known = node.chances if len(node.chances) else above  # of the sketch, or of the node above
+    weight = 2 * noise * math.sqrt(len(under))
     total = float(kept.sum()) + weight
-    node.chances = (kept + weight * above) / total if total > 0 else above
+    node.chances = (kept + weight * known) / total if total > 0 else known
     node.rows = float(kept.sum())
     for child in node.children:
         _settle(child, node.chances, noise)
+
+
+def _prune(root: Node, noise: float) -> None:
+    """Takes away branches that decide nothing; and all, if the rows they set right could be noise."""
+    for node in reversed(root.nodes()):
+        own = int(node.chances.argmax())
+        others = [leaf for leaf in node.leaves() if int(leaf.chances.argmax()) != own]
+        right = sum(float(leaf.counts[int(leaf.chances.argmax())] - leaf.counts[own]) for leaf in others)
+        if not others or (node is root and right <= noise * math.sqrt(2 * len(others))):
+            node.children, node.split = [], None

@@ -14,14 +14,15 @@ from typing import Any
 
 import numpy as np
 
-from dodona.learn.coordinates import BIAS, Coordinates, Approach
-from dodona.learn.supervised import Classifier, Floats, Item, Outlook, by_class, noise_of
+from dodona.learn.coordinates import BIAS, Approach, Coordinates
+from dodona.learn.supervised import Classifier, Floats, Item, Itemised, by_class, foreseen, noise_of
 from dodona.learn.task import Task
 from dodona.oracle import Oracle
 from dodona.query.expr import Call, Expr, Literal
 from dodona.query.schema import Label
 from dodona.query.statistic import Features, Partition, Query
 
+DIRECTION = "noise over the distance between classes"
 FIRST = Fraction(2, 3)  # of what the coordinates leave: to the first round, the one with the least noise by far
 
 
@@ -93,7 +94,7 @@ def centroids(sums: Floats, noise: float, rows: int, directions: float) -> Float
 def stand_in(task: Task) -> Coordinates:
     """Coordinates of the right shape, for pricing: nothing of the data is known yet."""
     d = len(task.features)
-    return Coordinates(task.exprs, np.zeros(d), np.eye(d) / math.sqrt(d), 1.0, math.sqrt(d))
+    return Coordinates(task.exprs, np.zeros(d), np.eye(d) / math.sqrt(d), 1.0, math.sqrt(d), np.eye(d))
 
 
 def frame_item(oracle: Oracle, task: Task, frame: Approach) -> Item:
@@ -104,20 +105,19 @@ def frame_item(oracle: Oracle, task: Task, frame: Approach) -> Item:
     return Item(what, 1, float(frame.share), noise_of(price))
 
 
-def linear_outlook(task: Task, question: Query, what: str, rounds: int, later: Fraction, first: Fraction) -> Outlook:
+def linear_outlook(task: Task, question: Query, what: str, rounds: int, later: Fraction, first: Fraction) -> Itemised:
     """Noise over signal of the direction between classes, which all questions together tell.
 
     Rows have length about 1 and lie apart by about half of that from class to class; n / K rows tell of one class.
     """
     oracle, sums = task.oracle, first_sums(task, stand_in(task))
-    whole = oracle.price(sums, share=task.share)
     items = [frame_item(oracle, task, Approach.of(oracle, task))]
     if first:
         items.append(Item("sums of each class", 1, float(first), noise_of(oracle.price(sums, share=first))))
     if rounds:
         items.append(Item(what, rounds, float(later * rounds), noise_of(oracle.price(question, share=later))))
-    error = 2 * noise_of(whole) * len(task.classes) / task.rows
-    return Outlook(tuple(items), error, task.rows, whole.affordable, "the direction between classes")
+    error = 2 * noise_of(oracle.price(sums, share=task.share)) * len(task.classes) / task.rows
+    return foreseen(task, items, error, DIRECTION)
 
 
 def sigmoid(score: Expr) -> Expr:

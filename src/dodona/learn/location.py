@@ -22,7 +22,8 @@ from dodona.privacy.numbers import Number
 from dodona.query.expr import Call, Expr, Literal
 from dodona.query.statistic import Features, Partition, Value, bucket
 
-RUNGS = 24  # a factor sqrt(2) apart: squared distances over a range of 2^12
+RUNGS = 36
+RATIO = 2.0 ** (1 / 3)  # of squared distances, from rung to rung: 36 of them span 2^12
 _ONE = Value(Literal(1.0))
 _WIDEST_SUM = 512  # terms of one addition
 
@@ -46,7 +47,7 @@ class Ladder:
     def lost(self, squared_radius: float) -> float:
         """The mean squared distance that is cut off by a ball: E[(|y|^2 - R^2)+], with rows in the middle of rungs."""
         shares = np.diff(self.below, prepend=0.0)
-        middles = self.squared / math.sqrt(math.sqrt(2.0))
+        middles = self.squared / math.sqrt(RATIO)
         return float(shares @ np.maximum(middles - squared_radius, 0.0))
 
 
@@ -75,14 +76,22 @@ def noisy_mean(oracle: Oracle, features: Sequence[Feature], rows: int, share: Nu
 
 
 def distances(oracle: Oracle, features: Sequence[Feature], rows: int, share: Number) -> Ladder:
-    """How far the rows lie from the origin of the features' frame: noisy counts per rung, made to increase."""
+    """How far the rows lie from the origin of the features' frame: noisy counts per rung, summed up.
+
+    The counts are made to sum to the public number of rows (so the m - 1 cumulative ones have variance s^2 i (m - i) / m)
+    and their sums to increase. A rest that two standard deviations of noise explain counts as nothing: a few rows made
+    up far away would weigh more than all others.
+    """
     furthest = box_squared(features) * (1 + 1e-6)
-    squared = furthest * 2.0 ** (-np.arange(RUNGS - 1, -1, -1) / 2)
+    squared = furthest * RATIO ** -np.arange(RUNGS - 1.0, -1.0, -1.0)
     by = bucket(_squared_length(_exprs(features)), [0.0, *squared])
-    counts = np.asarray(oracle.ask(Partition(by, _ONE), share=share).total, dtype=np.float64)
+    answer = oracle.ask(Partition(by, _ONE), share=share)
+    counts = np.asarray(answer.total, dtype=np.float64)
+    counts = counts + (rows - counts.sum()) / RUNGS
     below = isotonic_regression(np.cumsum(counts) / max(rows, 1), y_min=0.0, y_max=1.0)
-    below[-1] = 1.0
-    return Ladder(squared, below)
+    upto = np.arange(1, RUNGS + 1)
+    noise = float(np.max(answer.spread)) * np.sqrt(upto * (RUNGS - upto) / RUNGS) / max(rows, 1)
+    return Ladder(squared, np.where(1.0 - below <= 2.0 * noise, 1.0, below))
 
 
 def moved(features: Sequence[Feature], centre: Vector) -> tuple[Feature, ...]:

@@ -1,7 +1,7 @@
 """Logistic regression by noisy gradients: a statistical-query algorithm (Kearns; SuLQ 4.5), one against the rest.
 
 The gradient of the log loss at weights w is sum_rows (p_k - y_k) z_j with p_k = 1 / (1 + exp(-<w_k, z>)): a sum over
-rows, so a question. Each row's gradient is drawn into the L2 ball of radius ``CLIP``; steps have momentum, and weights
+rows, so a question. Each row's gradient is drawn into an L2 ball (``CLIP``); steps have momentum, and weights
 are averaged, late ones more. With more than two classes the descent starts at the nearest class mean (``linear.py``).
 """
 
@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import math
 from fractions import Fraction
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.special import expit
 
 from dodona.learn.base import Recorded
-from dodona.learn.coordinates import Coordinates, Approach
+from dodona.learn.coordinates import Approach, Coordinates
 from dodona.learn.linear import (
     FIRST,
     LinearClassifier,
@@ -27,14 +27,16 @@ from dodona.learn.linear import (
     sigmoid,
     stand_in,
 )
-from dodona.learn.supervised import Floats, Outlook, ProbabilityClassifier, noise_of, require_budget
+from dodona.learn.supervised import Floats, Itemised, ProbabilityClassifier, noise_of
 from dodona.learn.task import Task
 from dodona.oracle import Oracle
+from dodona.privacy.numbers import Number
 from dodona.query.expr import Call, Expr
 from dodona.query.schema import Label
 from dodona.query.statistic import Query
 
-CLIP = 0.25  # of a row's gradient: |p - y| |z| starts near 1/2 and falls as the fit improves
+CLIP = 0.25  # of a row's gradient, |p - y| |z|: tight where noise is strong (it makes probabilities too sure)
+LOOSE = 1.0  # where noise is weak
 MOMENTUM = 0.9
 PLAIN_RATE = 5.0  # where rows are centred only: the curvature is at most |z|^2 / 4, in an unknown direction
 FEWEST = 4  # rounds after the class sums; where noise allows fewer, they would not pay for what they take
@@ -57,8 +59,16 @@ class LogisticRegression(LinearClassifier, ProbabilityClassifier):
     """
 
     def __init__(
-        self, epsilon=None, delta=0, bounds=None, *, classes=None, share=1, max_iter=500, tol=1e-6
-    ):  # type: ignore[no-untyped-def]
+        self,
+        epsilon: Number | None = None,
+        delta: Number = 0,
+        bounds: Any = None,
+        *,
+        classes: Any = None,
+        share: Number = 1,
+        max_iter: int = 100,
+        tol: float = 1e-4,
+    ) -> None:
         self.epsilon = epsilon
         self.delta = delta
         self.bounds = bounds
@@ -68,7 +78,10 @@ class LogisticRegression(LinearClassifier, ProbabilityClassifier):
         self.tol = tol
 
     def _learn(self, task: Task, oracle: Recorded) -> None:
-        require_budget(oracle, self._gradient(task, stand_in(task)), task.share)
+        self.learn(task, oracle)
+
+    def learn(self, task: Task, oracle: Oracle) -> Coordinates:
+        """Asks, sets the learned attributes, and says in which coordinates; also for learners that need a sketch."""
         frame = Approach.of(oracle, task)
         shares = self._shares(task, oracle, frame)
         space = frame.ask(oracle, task)
@@ -80,9 +93,10 @@ class LogisticRegression(LinearClassifier, ProbabilityClassifier):
         if shares.first:
             sums = oracle.ask(first_sums(task, space), share=shares.first)
             weights = centroids(np.asarray(sums.total), float(np.max(sums.spread)), task.rows, space.directions)
-        rate = step if frame.turned else PLAIN_RATE
-        kept, asked = _descend(oracle, task, space, weights, start, rate, shares, self.tol)
+        rate, clip = (step, LOOSE) if frame.turned else (PLAIN_RATE, CLIP)
+        kept, asked = _descend(oracle, task, space, weights, start, rate, clip, shares, self.tol)
         self._keep(space, kept, start, bool(shares.first) + asked)
+        return space
 
     def _shares(self, task: Task, oracle: Oracle, frame: Approach) -> _Shares:
         """Rounds and shares, from prices alone.
@@ -93,7 +107,7 @@ class LogisticRegression(LinearClassifier, ProbabilityClassifier):
         """
         left = task.share - frame.share
         many = len(task.classes) > 2
-        question = self._gradient(task, stand_in(task))
+        question = self._gradient(task, frame.turned)
         size = math.sqrt(len(positive(task)) * (len(task.features) + 1))
         noise = noise_of(oracle.price(question, share=left / 3 if many else left)) * size / task.rows
         rounds = min(self.max_iter, max(0 if many else 20, min(40, int(0.25 / noise)))) if noise else self.max_iter
@@ -104,19 +118,24 @@ class LogisticRegression(LinearClassifier, ProbabilityClassifier):
         first = left * FIRST if rounds < 10 else left / (rounds + 1)
         return _Shares(rounds, first, (left - first) / rounds)
 
-    def _gradient(self, task: Task, space: Coordinates) -> Query:
+    def _gradient(self, task: Task, turned: bool) -> Query:
         weights = np.ones((len(positive(task)), len(task.features) + 1))
-        return gradient(task, space, weights, 0.0, CLIP)
+        return gradient(task, stand_in(task), weights, 0.0, LOOSE if turned else CLIP)
 
-    def _outlook(self, task: Task) -> Outlook:
+    def _outlook(self, task: Task) -> Itemised:
         oracle, frame = task.oracle, Approach.of(task.oracle, task)
         shares = self._shares(task, oracle, frame)
-        question = self._gradient(task, stand_in(task))
+        question = self._gradient(task, frame.turned)
         return linear_outlook(task, question, "gradients", shares.rounds, shares.later, shares.first)
 
     def _evidence(self, rows: Floats) -> Floats:
         scores = expit(self._scores(rows))
-        return np.hstack([1 - scores, scores]) if len(self.classes_) == 2 else scores + 1e-300
+        return np.hstack([1 - scores, scores]) if scores.shape[1] == 1 else scores + 1e-300
+
+    def chances(self, rows: Floats) -> Floats:
+        """The probability of each class, for rows of scaled features."""
+        weights = self._evidence(rows)
+        return np.asarray(weights / weights.sum(axis=1, keepdims=True))
 
 
 def gradient(task: Task, space: Coordinates, weights: Floats, start: float, radius: float | None) -> Query:
@@ -138,6 +157,7 @@ def _descend(
     weights: Floats,
     start: float,
     rate: float,
+    clip: float,
     shares: _Shares,
     tol: float,
 ) -> tuple[Floats, int]:
@@ -146,7 +166,7 @@ def _descend(
     asked, exact = 0, space.radius is None
     while asked < shares.rounds:
         asked += 1
-        question = gradient(task, space, weights, start, None if exact else CLIP)
+        question = gradient(task, space, weights, start, None if exact else clip)
         slope = np.asarray(oracle.ask(question, share=shares.later).total).reshape(weights.shape) / task.rows
         speed = MOMENTUM * speed - rate * slope
         weights = weights + speed

@@ -17,7 +17,7 @@ from dodona.query.statistic import Features, Outer
 
 Matrix = NDArray[np.float64]
 
-LOSS = 0.05  # what a unit of variance cut off by the ball weighs against a unit of noise; measured on real tables
+LOSS = 0.2  # what a unit of variance cut off by the ball weighs against a unit of noise; measured on real tables
 LEAST_COVERAGE = 0.3  # a ball holds at least this share of the rows
 
 
@@ -52,8 +52,9 @@ def best_radius(
 ) -> float | None:
     """The ball with the least predicted error, or None for the box. ``features``: as declared, for the price.
 
-    Error: the edge 2 sigma sqrt(d) of the noise's spectrum, sigma growing with R^2, plus ``LOSS`` times the variance
-    the ball cuts off. Rows beyond the ball keep their direction, so the loss weighs little.
+    Error: the edge 2 sigma sqrt(d) of the noise's spectrum, sigma growing with R^2, and ``LOSS`` times the variance the
+    ball cuts off, squared and added: captured variance suffers by squares. Rows beyond the ball keep their direction,
+    so the loss weighs little.
     """
     per_row = 2.0 * math.sqrt(len(features)) / max(rows, 1)
     box = _level(np.asarray(oracle.price(_query(features, None), share=share).spread)) * per_row
@@ -61,7 +62,7 @@ def best_radius(
         return None
     unit = _level(np.asarray(oracle.price(_query(features, 1.0), share=share).spread)) * per_row
     offers = [
-        (unit * squared + LOSS * ladder.lost(squared), math.sqrt(squared))
+        (math.hypot(unit * squared, LOSS * ladder.lost(squared)), math.sqrt(squared))
         for squared, below in zip(ladder.squared, ladder.below, strict=True)
         if below >= LEAST_COVERAGE
     ]

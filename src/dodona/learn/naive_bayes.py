@@ -13,24 +13,26 @@ from __future__ import annotations
 
 import math
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 
 from dodona.learn.base import Recorded
-from dodona.learn.coordinates import Coordinates, Approach, centred
-from dodona.learn.linear import frame_item, shrunk_counts, stand_in
+from dodona.learn.coordinates import Approach, Coordinates, centred
+from dodona.learn.linear import DIRECTION, frame_item, shrunk_counts, stand_in
 from dodona.learn.supervised import (
     Floats,
     Item,
-    Outlook,
+    Itemised,
     ProbabilityClassifier,
     by_class,
+    foreseen,
     noise_of,
-    require_budget,
     softmax,
 )
 from dodona.learn.task import Task
 from dodona.oracle import Oracle
+from dodona.privacy.numbers import Number
 from dodona.query.expr import Call, Literal
 from dodona.query.statistic import Features, Partition, Query, Value
 
@@ -46,7 +48,16 @@ class GaussianNB(ProbabilityClassifier):
     feature, in the scaled units of ``features_``), ``class_prior_``.
     """
 
-    def __init__(self, epsilon=None, delta=0, bounds=None, *, classes=None, share=1, var_smoothing=1e-9):  # type: ignore[no-untyped-def]
+    def __init__(
+        self,
+        epsilon: Number | None = None,
+        delta: Number = 0,
+        bounds: Any = None,
+        *,
+        classes: Any = None,
+        share: Number = 1,
+        var_smoothing: float = 1e-9,
+    ) -> None:
         self.epsilon = epsilon
         self.delta = delta
         self.bounds = bounds
@@ -55,7 +66,10 @@ class GaussianNB(ProbabilityClassifier):
         self.var_smoothing = var_smoothing
 
     def _learn(self, task: Task, oracle: Recorded) -> None:
-        require_budget(oracle, _sums(task, stand_in(task)), task.share)
+        self.learn(task, oracle)
+
+    def learn(self, task: Task, oracle: Oracle) -> None:
+        """Asks, and sets the learned attributes; also for learners that need a sketch of the rows."""
         sums_share, squares_share = _shares(task, oracle)
         space = centred(oracle, task, task.share * CENTRE)
         counted = oracle.ask(_counts(task), share=task.share * COUNTS)
@@ -77,7 +91,7 @@ class GaussianNB(ProbabilityClassifier):
         variances = (variances + self.class_prior_ @ doubt) / unit**2
         self.var_ = variances + self.var_smoothing * variances.max()
 
-    def _outlook(self, task: Task) -> Outlook:
+    def _outlook(self, task: Task) -> Itemised:
         oracle, shape = task.oracle, stand_in(task)
         sums_share, squares_share = _shares(task, oracle)
         asked: list[tuple[str, Query, Fraction]] = [
@@ -90,9 +104,8 @@ class GaussianNB(ProbabilityClassifier):
             Item(what, 1, float(share), noise_of(oracle.price(query, share=share))) for what, query, share in asked
         ]
         error = 2 * items[1].noise * len(task.classes) / task.rows
-        affordable = oracle.price(_sums(task, shape), share=task.share).affordable
         centre = frame_item(oracle, task, Approach(False, task.share * CENTRE))
-        return Outlook((centre, *items), error, task.rows, affordable, "each class's mean")
+        return foreseen(task, (centre, *items), error, DIRECTION)
 
     def notes(self) -> list[str]:
         """Sizes, and whether variances were worth asking for."""

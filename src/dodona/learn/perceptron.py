@@ -16,12 +16,12 @@ from __future__ import annotations
 
 import math
 from fractions import Fraction
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from dodona.learn.base import Recorded
-from dodona.learn.coordinates import Coordinates, Approach
+from dodona.learn.coordinates import Approach, Coordinates
 from dodona.learn.linear import (
     LinearClassifier,
     centroids,
@@ -31,9 +31,10 @@ from dodona.learn.linear import (
     residual_sums,
     stand_in,
 )
-from dodona.learn.supervised import Floats, Outlook, noise_of, require_budget
+from dodona.learn.supervised import Floats, Itemised, noise_of
 from dodona.learn.task import Task
 from dodona.oracle import Oracle
+from dodona.privacy.numbers import Number
 from dodona.query.expr import Call, Expr, Literal
 from dodona.query.statistic import Features, Query
 
@@ -58,7 +59,16 @@ class Perceptron(LinearClassifier):
     counts that each later round began with, one per score.
     """
 
-    def __init__(self, epsilon=None, delta=0, bounds=None, *, classes=None, share=1, max_iter=100):  # type: ignore[no-untyped-def]
+    def __init__(
+        self,
+        epsilon: Number | None = None,
+        delta: Number = 0,
+        bounds: Any = None,
+        *,
+        classes: Any = None,
+        share: Number = 1,
+        max_iter: int = 100,
+    ) -> None:
         self.epsilon = epsilon
         self.delta = delta
         self.bounds = bounds
@@ -67,7 +77,6 @@ class Perceptron(LinearClassifier):
         self.max_iter = max_iter
 
     def _learn(self, task: Task, oracle: Recorded) -> None:
-        require_budget(oracle, first_sums(task, stand_in(task)), task.share)
         frame = Approach.of(oracle, task)
         rounds = self._rounds(task, oracle, frame)
         space = frame.ask(oracle, task)
@@ -104,7 +113,7 @@ class Perceptron(LinearClassifier):
             return _Rounds(0, left, Fraction(0))
         return _Rounds(later, left / 3, left * 2 / 3 / later)
 
-    def _outlook(self, task: Task) -> Outlook:
+    def _outlook(self, task: Task) -> Itemised:
         rounds = self._rounds(task, task.oracle, Approach.of(task.oracle, task))
         space = stand_in(task)
         wrong = tuple(_wrong(task, space, np.ones((len(positive(task)), len(task.features) + 1))))

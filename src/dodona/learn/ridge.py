@@ -18,9 +18,10 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from dodona.learn.base import Learner, Recorded, finish
 from dodona.learn.coordinates import TYPICAL, symmetric
 from dodona.learn.encoding import Feature, encode_rows, features_of
-from dodona.learn.supervised import Floats, Item, Outlook, noise_of, require_budget
+from dodona.learn.supervised import Floats, Item, Itemised, foreseen, noise_of, require_budget
 from dodona.learn.task import Task, task_of
 from dodona.oracle import Oracle
+from dodona.privacy.numbers import Number
 from dodona.query.expr import Literal
 from dodona.query.statistic import Features, Outer
 
@@ -33,7 +34,16 @@ class Ridge(RegressorMixin, Learner):  # type: ignore[misc]
     per feature of ``features_``, in the columns' own units), ``intercept_``.
     """
 
-    def __init__(self, epsilon=None, delta=0, bounds=None, bounds_y=None, *, alpha=1.0, share=1):  # type: ignore[no-untyped-def]
+    def __init__(
+        self,
+        epsilon: Number | None = None,
+        delta: Number = 0,
+        bounds: Any = None,
+        bounds_y: Any = None,
+        *,
+        alpha: float = 1.0,
+        share: Number = 1,
+    ) -> None:
         self.epsilon = epsilon
         self.delta = delta
         self.bounds = bounds
@@ -45,7 +55,7 @@ class Ridge(RegressorMixin, Learner):  # type: ignore[misc]
         """Learn from an oracle (``y`` names the target column) or from arrays (``epsilon=`` and bounds given)."""
         task = self._task(X, y)
         oracle, target = Recorded(task.oracle), _target(task)
-        require_budget(oracle, _question(task, target, exact=False), task.share)
+        require_budget(oracle, task)
         exact = noise_of(oracle.price(_question(task, target, exact=False), share=task.share)) == 0.0
         answer = oracle.ask(_question(task, target, exact=exact), share=task.share)
         d = len(task.features)
@@ -58,14 +68,14 @@ class Ridge(RegressorMixin, Learner):  # type: ignore[misc]
         finish(self, oracle)
         return self
 
-    def plan(self, X: Any, y: Any = None) -> Outlook:  # noqa: N803
+    def plan(self, X: Any, y: Any = None) -> Itemised:  # noqa: N803
         """What ``fit`` with the same arguments would ask and how good it would be; reads no row, charges nothing."""
         task = self._task(X, y)
         price = task.oracle.price(_question(task, _target(task), exact=False), share=task.share)
         item = Item("second moments of features and target", 1, float(task.share), noise_of(price))
         # A feature spread evenly over [-1, 1] has variance 1/3: noise of s sqrt(d) in the scatter is measured by it.
         error = 3 * item.noise * math.sqrt(len(task.features)) / task.rows
-        return Outlook((item,), error, task.rows, price.affordable, "the scatter of the features")
+        return foreseen(task, (item,), error, "noise over the scatter of the features")
 
     def _task(self, data: Any, target: Any) -> Task:
         self._from_oracle = isinstance(data, Oracle)
@@ -107,5 +117,5 @@ def _solved(moments: Floats, noise: float, alpha: float, features: tuple[Feature
     if noise:
         scatter = (vectors * (np.maximum(values, 0.0) + noise * math.sqrt(d))) @ vectors.T
     penalty = np.diag([alpha / feature.half**2 for feature in features])
-    weights = np.linalg.lstsq(scatter + penalty, joint, rcond=None)[0]
+    weights = np.asarray(np.linalg.lstsq(scatter + penalty, joint, rcond=None)[0], dtype=np.float64)
     return weights, level - float(mean @ weights)

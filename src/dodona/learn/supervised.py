@@ -5,9 +5,10 @@ A learner says what it would ask (``plan``) from prices alone, so that a hopeles
 
 from __future__ import annotations
 
+import math
 from abc import abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass
-from fractions import Fraction
 from typing import Any, Self
 
 import numpy as np
@@ -19,10 +20,11 @@ from dodona.answer import Price
 from dodona.errors import BadQuery, BudgetSpent
 from dodona.learn.base import Learner, Recorded, finish
 from dodona.learn.encoding import Feature, encode_rows
+from dodona.learn.outlook import Outlook, bill_of
 from dodona.learn.task import Task, task_of
 from dodona.oracle import Oracle
-from dodona.query.expr import Column, Expr
-from dodona.query.statistic import Query
+from dodona.query.expr import Call, Column, Expr
+from dodona.query.statistic import Query, Value
 
 Floats = NDArray[np.float64]
 
@@ -45,34 +47,30 @@ class Item:
 
 
 @dataclass(frozen=True)
-class Outlook:
-    """What a fit would ask and whether it can learn; nothing was read or charged.
-
-    ``error``: noise over signal in what decides the result (0: exact; above 1: noise). ``rows_needed``: about how many
-    rows would bring it to 1/2 at this budget. ``affordable``: whether the budget still has the fit's share.
-    """
+class Itemised(Outlook):
+    """An outlook with the questions of the fit. ``affordable``: whether the budget still has the fit's share."""
 
     items: tuple[Item, ...]
-    error: float
-    rows: int
     affordable: bool
-    what: str
-
-    @property
-    def feasible(self) -> bool:
-        """Affordable, and more signal than noise."""
-        return self.affordable and self.error < 1.0
-
-    @property
-    def rows_needed(self) -> int:
-        """Noise does not grow with the rows, so the ratio falls as 1/n."""
-        return int(np.ceil(2.0 * self.error * self.rows))
 
     def __str__(self) -> str:
-        verdict = "feasible" if self.feasible else "noise would dominate" if self.affordable else "more than is left"
-        head = f"{verdict}: {self.what} known with noise/signal {self.error:.2g} from {self.rows:,} rows"
-        more = "" if self.feasible else f"; about {self.rows_needed:,} rows would do"
-        return "\n".join([head + more, *(f"  {item}" for item in self.items)])
+        spent = "" if self.affordable else "; more than is left of the budget"
+        return "\n".join([super().__str__() + spent, *(f"  {item}" for item in self.items)])
+
+
+def foreseen(task: Task, items: Sequence[Item], error: float, measure: str) -> Itemised:
+    """``error``: noise over signal in what decides the result. Noise does not grow with the rows: it falls as 1/n."""
+    price, unit = bill_of(task.oracle, task.share)
+    affordable = task.oracle.price(_anything(task), share=task.share).affordable
+    needed = math.ceil(2 * error * task.rows)  # for noise of half the signal
+    return Itemised(
+        affordable and error < 1.0, price, unit, error, measure, task.rows, needed, tuple(items), affordable
+    )
+
+
+def _anything(task: Task) -> Query:
+    """A question that costs what it is asked with, for the price of a share."""
+    return Value(Call("is_null", (Column(task.names[0]),)))
 
 
 def noise_of(price: Price) -> float:
@@ -80,9 +78,10 @@ def noise_of(price: Price) -> float:
     return float(np.max(price.spread))
 
 
-def require_budget(oracle: Oracle, query: Query, share: Fraction) -> None:
+def require_budget(oracle: Oracle, task: Task) -> None:
     """Refuses a fit whose whole share is not there any more, before its first question is charged."""
-    price = oracle.price(query, share=share)
+    share = task.share
+    price = oracle.price(_anything(task), share=share)
     if not price.affordable:
         amount, unit, left = price.cost.amount, price.cost.unit, price.cost.left
         raise BudgetSpent(
@@ -104,7 +103,7 @@ class Classifier(ClassifierMixin, Learner):  # type: ignore[misc]
         """Asks, and sets the learned attributes."""
 
     @abstractmethod
-    def _outlook(self, task: Task) -> Outlook:
+    def _outlook(self, task: Task) -> Itemised:
         """What ``_learn`` would ask, from prices alone."""
 
     @abstractmethod
@@ -115,11 +114,12 @@ class Classifier(ClassifierMixin, Learner):  # type: ignore[misc]
         """Learn from an oracle (``y`` names the target column) or from arrays (``epsilon=`` and ``bounds=`` given)."""
         task = self._task(X, y)
         oracle = Recorded(task.oracle)
+        require_budget(oracle, task)
         self._learn(task, oracle)
         finish(self, oracle)
         return self
 
-    def plan(self, X: Any, y: Any = None) -> Outlook:  # noqa: N803
+    def plan(self, X: Any, y: Any = None) -> Itemised:  # noqa: N803
         """What ``fit`` with the same arguments would ask and how good it would be; reads no row, charges nothing."""
         return self._outlook(self._task(X, y))
 
@@ -129,9 +129,10 @@ class Classifier(ClassifierMixin, Learner):  # type: ignore[misc]
         if from_oracle:
             self.classes_ = np.array(task.classes)
         if len(self.classes_) < 2:
-            raise BadQuery(
-                f"{type(self).__name__} must have at least two classes to tell apart. Got {len(self.classes_)} class; "
-                "list them with classes=, or in the schema."
+            kind: type[Exception] = BadQuery if from_oracle else ValueError  # scikit-learn's own, for its own input
+            raise kind(
+                f"{type(self).__name__} must have at least two classes to tell apart. Got 1 class; list them with "
+                "classes=, or in the schema."
             )
         self.features_, self._names, self._from_oracle = task.features, task.names, from_oracle
         return task
@@ -145,7 +146,8 @@ class Classifier(ClassifierMixin, Learner):  # type: ignore[misc]
 
     def predict(self, X: Any) -> NDArray[Any]:  # noqa: N803
         """The class of each row."""
-        return np.asarray(self.classes_[self._evidence(self._scaled(X)).argmax(axis=1)])
+        evidence = self._evidence(self._scaled(X))
+        return np.asarray(self.classes_[evidence.argmax(axis=1)])
 
 
 class ProbabilityClassifier(Classifier):
@@ -154,7 +156,7 @@ class ProbabilityClassifier(Classifier):
     def predict_proba(self, X: Any) -> Floats:  # noqa: N803
         """The probability of each class, in the order of ``classes_``."""
         weights = self._evidence(self._scaled(X))
-        return weights / weights.sum(axis=1, keepdims=True)
+        return np.asarray(weights / weights.sum(axis=1, keepdims=True))
 
     def predict_log_proba(self, X: Any) -> Floats:  # noqa: N803
         """The logarithm of ``predict_proba``."""

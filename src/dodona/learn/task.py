@@ -140,7 +140,7 @@ def stated_ranges(bounds: Any, count: int, name: str) -> list[Real]:
     except (TypeError, ValueError):
         raise BadEffort(f"{name} must be (low, high), numbers or one per column ({count}). Got {bounds!r}.") from None
     try:
-        return [Real(float(a), float(b)) for a, b in zip(low, high, strict=True)]
+        return [Real(float(a), float(b), missing=(float(a) + float(b)) / 2) for a, b in zip(low, high, strict=True)]
     except BadSchema as error:
         raise BadEffort(f"{name}: {error}") from None
 

@@ -29,12 +29,13 @@ _HEADER = struct.Struct("<2sBB8s")  # mark, version, group, scheme
 _MARK = b"dR"
 
 
-def invitation(query: Query, schema: Schema, epsilon: Number) -> str:
-    """The public text that clients and collectors are made from."""
+def invitation(query: Query, schema: Schema, epsilon: Number, *, randomiser: str | None = None) -> str:
+    """The public text that clients and collectors are made from; ``randomiser`` as ``scheme_for`` has it."""
     amount = exact(epsilon, "epsilon", least=Fraction(1, 10**6), most=Fraction(1000))
-    scheme = scheme_for(query, schema, amount)
+    scheme = scheme_for(query, schema, amount, randomiser)
     fields = {"version": VERSION, "query": query.to_json(), "schema": schema.describe(), "epsilon": str(amount)}
-    return json.dumps({**fields, "scheme": scheme.fingerprint}, sort_keys=True)
+    named = {} if randomiser is None else {"randomiser": randomiser}
+    return json.dumps({**fields, **named, "scheme": scheme.fingerprint}, sort_keys=True)
 
 
 def invited(text: str) -> Scheme:
@@ -46,7 +47,8 @@ def invited(text: str) -> Scheme:
         raise BadQuery("an invitation must be the text that invitation() writes.") from None
     if version != VERSION:
         raise BadQuery(f"this Dodona reads invitations of version {VERSION}. Got version {version!r}.")
-    scheme = scheme_for(query_from_json(data["query"]), Schema.read(data["schema"]), exact(data["epsilon"], "epsilon"))
+    query, schema = query_from_json(data["query"]), Schema.read(data["schema"])
+    scheme = scheme_for(query, schema, exact(data["epsilon"], "epsilon"), data.get("randomiser"))
     if scheme.fingerprint != data.get("scheme"):
         raise BadQuery("the invitation names another scheme than this code makes of it: update the older side.")
     return scheme

@@ -11,7 +11,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
@@ -19,8 +19,9 @@ from functools import lru_cache
 import numpy as np
 
 from dodona.concepts.bits import Recognised, characters_of
-from dodona.errors import Unsupported
+from dodona.errors import BadEffort, Unsupported
 from dodona.local.cells import Cells
+from dodona.local.coordinates import Coordinates
 from dodona.local.groups import Ball, Box, Floats, Group, Number, Signs, box_response
 from dodona.local.holdings import Holdings, Whole, ranges, weight_range
 from dodona.local.monomials import Monomials
@@ -109,11 +110,16 @@ class Scheme:
 
 
 @lru_cache(maxsize=256)
-def scheme_for(query: Query, schema: Schema, epsilon: Fraction) -> Scheme:
-    """The scheme of least predicted variance for one report of this epsilon on this question."""
+def scheme_for(query: Query, schema: Schema, epsilon: Fraction, randomiser: str | None = None) -> Scheme:
+    """The scheme of least predicted variance for one report of this epsilon on this question.
+
+    ``randomiser``: one of ``RANDOMISERS`` by name, instead of the best.
+    """
     plan = compile_query(query, schema, level=False)
     if any(block.kernel is not None for block in plan.program.blocks):
         raise Unsupported("prefix roots need a server trusted with all cells: ask for the counts by cell instead.")
+    if randomiser is not None:
+        return RANDOMISERS[known_randomiser(randomiser)](query, plan, epsilon)
     weights = _weights(plan)
     recognised = characters_of(query)
     if recognised is not None and max(map(len, recognised[1])) > 1:
@@ -211,3 +217,26 @@ def _number(query: Query, plan: Plan, epsilon: Fraction) -> list[Scheme]:
         return []
     group = Number(np.arange(1), block, low, high, BoundedLaplace(high - low, epsilon))
     return [Scheme(query, plan, plan.program, epsilon, (group,), (ODDS,))]
+
+
+def _coordinates(query: Query, plan: Plan, epsilon: Fraction) -> Scheme:
+    """(15) of Alda and Simon: Laplace noise on every number, whatever else would do better."""
+    blocks = plan.program.blocks
+    if any(block.key is not None or block.order is not None for block in blocks):
+        raise Unsupported("randomiser='laplace' reports numbers side by side: ask for no cells and no products.")
+    ends = [end for block in blocks for end in ranges(plan.program, block)]
+    low, high = (np.array(side, dtype=np.int64) for side in zip(*ends, strict=True))
+    response = BoundedLaplace(max(int((high - low).sum()), 1), epsilon)
+    group = Coordinates(np.arange(plan.dimension), blocks, low, high, response)
+    return Scheme(query, plan, plan.program, epsilon, (group,), (ODDS,))
+
+
+RANDOMISERS: dict[str, Callable[[Query, Plan, Fraction], Scheme]] = {"laplace": _coordinates}
+"""Randomisers that can be asked for by name."""
+
+
+def known_randomiser(name: str) -> str:
+    """``name``, if there is one of that name."""
+    if name not in RANDOMISERS:
+        raise BadEffort(f"randomiser must be None (the best) or one of {', '.join(RANDOMISERS)}. Got {name!r}.")
+    return name

@@ -96,8 +96,9 @@ class Compiler:
     def _dot(self, args: Sequence[Expr]) -> Value:
         """DOT(x_1, ..., x_d, w_1, ..., w_d) with constant w, in fixed point so that any order of summing agrees.
 
-        Each x_i is truncated to a multiple of 2^-20 of the largest feature, each w_i likewise; products of the whole
-        multiples stay below 2^40 and their sum below 2^53 for d <= 8192.
+        Each x_i is truncated to a multiple of 2^-20 of its own largest size, and what one such multiple is worth, w_i
+        times it, to 2^-20 of the largest such worth; products of the whole numbers stay below 2^40 and their sum below
+        2^53 for d <= 8192.
         """
         half = len(args) // 2
         if not 1 <= half <= 8192 or len(args) % 2:
@@ -106,21 +107,25 @@ class Compiler:
         features = [numeric(self.build, self.value(arg)) for arg in args[:half]]
         if not all(feature.type.bounded for feature in features):
             raise BadQuery("every feature of DOT must have a finite range.")
-        feature_bits = DOT_BITS - exponent(max(feature.type.size for feature in features))
-        weight_bits = DOT_BITS - exponent(max(abs(weight) for weight in weights))
-        if feature_bits + weight_bits < -900:
-            raise BadQuery("the features and weights of DOT must be of ordinary size.")
-        whole = [math.trunc(math.ldexp(weight, weight_bits)) for weight in weights]
-        steps = [self.grid(feature, feature_bits) for feature in features]
-        total = self.build.emit("dot", *steps, constants=[float(w) for w in whole])
-        value = self.build.emit("mul", total, self.build.const(math.ldexp(1.0, -feature_bits - weight_bits)))
+        bits, worth_bits = dot_grid([feature.type.size for feature in features], weights)
+        worth = [math.ldexp(weight, worth_bits - own) for weight, own in zip(weights, bits, strict=True)]
+        steps = [self.grid(feature, own) for feature, own in zip(features, bits, strict=True)]
+        total = self.build.emit("dot", *steps, constants=[float(math.trunc(w)) for w in worth])
+        value = self.build.emit("mul", total, self.build.const(math.ldexp(1.0, -worth_bits)))
         low = sum(min(w * f.type.low, w * f.type.high, 0.0) for w, f in zip(weights, features, strict=True))
         high = sum(max(w * f.type.low, w * f.type.high, 0.0) for w, f in zip(weights, features, strict=True))
         return Value(value, number(low * (1 + 1e-9), high * (1 + 1e-9), integral=False, nullable=False))
 
     def grid(self, value: Value, bits: int) -> int:
-        """The value clipped to its range and truncated towards 0 to a whole multiple of 2^-bits; NULL becomes 0."""
-        return self.build.emit("grid", value.step, constants=(value.type.low, value.type.high, bits))
+        """The value clipped to its range and truncated towards 0 to a whole multiple of 2^-bits; NULL becomes 0.
+
+        The range gains 0 where the value may be NULL. Where the type says it never is, a NULL (or a number that is no
+        number) still lands inside the range: what a row adds is bounded by this step alone, not by the rules that
+        typed it.
+        """
+        low, high = value.type.low, value.type.high
+        low, high = (min(low, 0.0), max(high, 0.0)) if value.type.nullable else (low, high)
+        return self.build.emit("grid", value.step, constants=(low, high, bits))
 
     def _bucket(self, args: Sequence[Expr]) -> Value:
         """BUCKET(x, e_0, ..., e_m): i where e_i <= x < e_{i+1}, and NULL outside [e_0, e_m]."""
@@ -141,6 +146,16 @@ class Compiler:
             labels = tuple(f"[{a!r}, {b!r})" for a, b in pairwise(edges))
         nullable = x.type.nullable or x.type.low < edges[0] or x.type.high > edges[-1]
         return Value(self.build.emit("if", inside, count, self.build.const(None)), label(labels, nullable))
+
+
+def dot_grid(sizes: Sequence[float], weights: Sequence[float]) -> tuple[list[int], int]:
+    """The bits of each feature's own grid, and those of the worth of one step, w_i 2^-bits_i."""
+    bits = [DOT_BITS - exponent(size) for size in sizes]
+    largest = max(exponent(abs(weight)) - own for weight, own in zip(weights, bits, strict=True))
+    worth_bits = DOT_BITS - largest
+    if not -900 < worth_bits < 900 or max(bits) > 900:
+        raise BadQuery("the features and weights of DOT must be of ordinary size.")
+    return bits, worth_bits
 
 
 def exponent(size: float) -> int:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 
 from dodona.query.program import Builder
-from dodona.query.types import INFINITY, Type, corners, number, times
+from dodona.query.types import INFINITY, LARGEST, Type, corners, number, times
 
 _EXP_LIMIT = 746.0  # exp(-746) is 0 and exp(710) overflows, in doubles
 _EXP_TERMS = 15
@@ -38,7 +38,7 @@ def exp(build: Builder, x: int, kind: Type) -> tuple[int, Type]:
 
 
 def _exp(x: float) -> float:
-    return math.exp(x) if x < 709.0 else INFINITY
+    return math.exp(x) if x < 690.0 else INFINITY  # e^690 < 1e300, with room for the rounding of the steps
 
 
 def ln(build: Builder, x: int, kind: Type) -> tuple[int, Type]:
@@ -87,13 +87,14 @@ def whole_power(build: Builder, x: int, kind: Type, power: int) -> tuple[int, Ty
     if kind.low < 0 < kind.high and power % 2 == 0:
         ends.append(0.0)
     low, high = corners(ends)
-    if not (math.isfinite(low) and math.isfinite(high)):
-        result = build.emit("finite", result)
-    else:
-        low, high = (end + side * _SLACK * abs(end) * (not kind.integral) for end, side in ((low, -1), (high, 1)))
-    whole = kind.integral and max(abs(low), abs(high)) <= 2**53
-    unbounded = not (math.isfinite(low) and math.isfinite(high))
-    return result, number(low, high, integral=whole, nullable=kind.nullable or unbounded)
+    # Squaring rounds otherwise than the plain product of the ends; only whole numbers up to 2^53 are exact both ways.
+    exact = kind.integral and max(abs(low), abs(high)) <= 2**53
+    if not exact:
+        low, high = low - _SLACK * abs(low), high + _SLACK * abs(high)
+    unbounded = not max(abs(low), abs(high)) <= LARGEST
+    if unbounded:
+        result, low, high = build.emit("finite", result), -INFINITY, INFINITY
+    return result, number(low, high, integral=exact, nullable=kind.nullable or unbounded)
 
 
 def _power(x: float, power: int) -> float:

@@ -39,6 +39,9 @@ class Literal:
 
     value: float | bool | str | None
 
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "value", _literal(self.value))
+
     def to_json(self) -> Any:
         return {"lit": self.value}
 
@@ -158,15 +161,15 @@ class _Reader:
             case {"col": str(name), **rest} if not rest:
                 return Column(name)
             case {"lit": value, **rest} if not rest:
-                return Literal(_literal(value))
+                return Literal(value)
             case {"op": str(op), "args": list(args), **rest} if not rest:
                 return Call(op, tuple(self.expr(arg, depth + 1) for arg in args))
         raise BadQuery('an expression must be {"col": name}, {"lit": value} or {"op": name, "args": [...]}.')
 
 
 def _literal(value: Any) -> float | bool | str | None:
-    if value is None or isinstance(value, bool | str):
-        return value
+    if value is None or type(value) in (bool, str):
+        return value  # type: ignore[no-any-return]
     if isinstance(value, int | float) and abs(value) <= 1e300:
         return float(value)
     raise BadQuery("a literal must be a finite number of ordinary size, true, false, null or text.")

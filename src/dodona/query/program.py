@@ -27,7 +27,8 @@ coalesce        the first that is not NULL
 bucket          constants e_0 <= ... <= e_m: how many e_i are <= x
 dot             constants w_i: the sum of w_i x_i; arguments and constants are whole, so any order gives the same sum
 nearest         constants: k rows of d whole numbers; the first row at least distance from (x_1, ..., x_d), all whole
-grid            constants (low, high, bits): clip to [low, high], times 2^bits, truncate towards 0; NULL becomes 0
+grid            constants (low, high, bits): clip to [low, high], times 2^bits, truncate towards 0; NULL and what is not
+                finite count as the number of the range nearest to 0
 ==============  =====================================================================================================
 """
 
@@ -62,8 +63,8 @@ class Block:
     ``gram``: sum the products of all pairs i <= j of values, instead of the values.
     ``order``: sum the product of every set of 0..``order`` values (each 0 or 1), small sets first and each size in
     lexicographic order (``subsets.py``), times the step ``weight`` (-1, 0 or 1; 1 if None). Never under a key.
-    ``kernel``: convolve the totals of the cells with it: total j is the sum over i <= j of kernel[j - i] times the sum of
-    cell i. Only under a key, with one value; whole numbers, none negative, the first the largest.
+    ``kernel``: convolve the totals of the cells with it: total j is the sum over i <= j of kernel[j - i] times that
+    of cell i. Only under a key, with one value; whole numbers, none negative, the first the largest.
     The result has ``cells`` rows (one without a key) of ``width`` totals, laid out row by row.
     """
 

@@ -42,6 +42,7 @@ def planned_roots(p: Any, query: PrefixRoots, place: Any) -> Reach:
     kernel = root_coefficients(cells)
     p.blocks[-1] = replace(p.blocks[-1], kernel=kernel)
     p.units[-1] = p.units[-1] * 2.0**-ROOT_BITS
+    p.rounding[-1] = p.rounding[-1] + 2.0**-ROOT_BITS  # coefficients are rounded down to whole steps
     p.weights[-cells:] = [Fraction(2**ROOT_BITS)] * cells
     l1, l2_squared = Fraction(sum(kernel), 2**ROOT_BITS), Fraction(sum(c * c for c in kernel), 4**ROOT_BITS)
     nothing = Norms.scalar(Fraction(0))

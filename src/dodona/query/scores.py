@@ -1,9 +1,10 @@
 """Candidates by the million: scores that follow from a few totals, for a private choice among them.
 
-A class of 10^7 hypotheses has 10^7 scores, yet all of them are sums and differences of some thousand statistics of the
-rows. ``Scores`` names both: ``statistics`` is an ordinary query whose totals the engines compute, and ``tally`` the
-exact linear map from those totals to one score per candidate. Only ``select`` takes it; the map runs where the choice
-is made, and nothing but the chosen index leaves.
+A class of 10^7 hypotheses has 10^7 scores, yet all of them follow from some thousand statistics of the rows. ``Scores``
+names both: ``statistics`` is an ordinary query whose totals the engines compute, and ``tally`` the exact map from those
+totals to one score per candidate: most often sums and differences (how many rows a hypothesis gets right), but it may
+be any function of the totals, such as the worst or the summed distance from public numbers. Only ``select`` takes it;
+the map runs where the choice is made, and nothing but the chosen index leaves.
 """
 
 from __future__ import annotations
@@ -18,13 +19,21 @@ from dodona.query.statistic import Query
 
 
 class Scores(Query):
-    """Abstract. One row adds 0 or 1 to the score of each candidate, or moves it by no more than the kind's own
-    ``sensitivity``: every kind must keep that promise, since the sensitivity of the choice rests on it (checked in
-    tests/laws for each class against row-by-row counting).
+    """Abstract. Neighbouring tables differ in no score by more than ``sensitivity``: every kind must keep that promise,
+    since the privacy of the choice rests on it (checked in tests/laws, for each kind and both neighbour relations).
     """
 
-    def sensitivity(self, neighbours: str) -> int:  # noqa: ARG002 - 0 or 1 a row: replacing one moves a score by 1
-        """How far the scores of neighbouring tables can differ."""
+    @property
+    def linear(self) -> bool:
+        """Whether ``tally`` is linear in the totals, up to a public constant, so that noise of mean 0 in the totals is
+        noise of mean 0 in the scores. Oracles that choose by noisy totals refuse other kinds.
+        """
+        return True
+
+    def sensitivity(self, neighbours: str) -> int:  # noqa: ARG002 - by default scores count rows
+        """How far a score can differ between neighbouring tables. 1 is right where a row adds 0 or 1 to each score (to
+        replace it moves none by more), and for distances of such counts from public numbers; others override it.
+        """
         return 1
 
     @abstractmethod
@@ -37,4 +46,4 @@ class Scores(Query):
 
     @abstractmethod
     def tally(self, schema: Schema, totals: NDArray[Any]) -> NDArray[Any]:
-        """One score per candidate, exact where the totals are whole; linear, so that noisy totals give noisy scores."""
+        """One whole score per candidate from whole totals; a kind that is ``linear`` takes any numbers."""

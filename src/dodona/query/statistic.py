@@ -13,11 +13,12 @@ from typing import Any
 
 from dodona.errors import BadQuery
 from dodona.query.expr import Call, Expr, Literal, expr_from_json
-from dodona.query.subsets import subsets
+from dodona.query.subsets import lattice_entries, subsets
 from dodona.query.text import parsed
 
 MOST_PARTS = 100_000
 MOST_PRODUCTS = 2_000_000
+MOST_ENTRIES = 2**25
 DEEPEST = 16
 
 
@@ -166,6 +167,11 @@ class Products(Query):
             raise BadQuery(
                 f"products must be of 1 to 8192 conditions, 0 to 16 at a time. "
                 f"Got {len(self.conditions)}, {self.order} at a time."
+            )
+        if lattice_entries(len(self.conditions), self.order) > MOST_ENTRIES:
+            raise BadQuery(
+                f"counting products of {len(self.conditions)} conditions, {self.order} at a time, would take more "
+                "memory than a question may: take fewer columns, or a smaller order."
             )
         if subsets(len(self.conditions), self.order) > MOST_PRODUCTS:
             raise BadQuery(

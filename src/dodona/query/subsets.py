@@ -13,11 +13,25 @@ import numpy as np
 from numpy.typing import NDArray
 
 Indices = NDArray[np.int64]
+CELL_BITS = 16
 
 
 def subsets(k: int, order: int) -> int:
     """How many sets of 0..``order`` out of ``k``."""
     return sum(math.comb(k, size) for size in range(min(order, k) + 1))
+
+
+def lattice_shape(k: int, order: int) -> tuple[int, int, int]:
+    """How engines count products of ``k`` conditions: in groups of (width), so many (groups), (chosen) at a time."""
+    width = max(1, min(8, CELL_BITS // max(order, 1)))
+    groups = -(-k // width)
+    return width, groups, min(max(order, 1), groups)
+
+
+def lattice_entries(k: int, order: int) -> int:
+    """The size of the table that maps their cells to sets: what counting takes in memory, rows aside."""
+    width, groups, chosen = lattice_shape(k, order)
+    return math.comb(groups, chosen) * subsets(chosen * width, order) * max(order, 1)
 
 
 @lru_cache(maxsize=32)

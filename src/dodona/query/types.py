@@ -2,8 +2,8 @@
 
 Ranges are interval arithmetic in doubles. For +, -, *, / the end points are computed with the very operations the
 engines use; rounding is monotone, so the computed interval encloses every computed value, not only every real one.
-Nothing private rests on this: the value that is summed is clipped to its range again, in integers (``grid`` in
-``program.py``), so a wrong interval could cost accuracy but not privacy.
+Nothing private rests on this: the value that is summed is clipped to its range again (``grid`` in ``program.py``), NULL
+and overflow included, so a wrong interval or a wrong ``nullable`` could cost accuracy but not privacy.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from dodona.query.schema import Label
 
 INFINITY = math.inf
+LARGEST = 1e300
 
 
 @dataclass(frozen=True)
@@ -29,8 +30,8 @@ class Type:
 
     @property
     def bounded(self) -> bool:
-        """Whether the range is finite at both ends."""
-        return math.isfinite(self.low) and math.isfinite(self.high)
+        """Whether the range is finite at both ends, with room to spare: no rounding of a bound can hide an overflow."""
+        return max(abs(self.low), abs(self.high)) <= LARGEST
 
     @property
     def size(self) -> float:

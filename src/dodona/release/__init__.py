@@ -6,19 +6,30 @@ import importlib
 from typing import Any
 
 _HOME: dict[str, str] = {
-    "conjunctions": "conjunctions",
-    "plan_conjunctions": "conjunctions",
+    "conjunctions": "contingency",
+    "cuts": "graph_cuts",
+    "fitted_by": "weights",
+    "learn_by_release": "weights",
+    "multiplicative_weights": "weights",
+    "parity": "parities",
+    "submodular": "tree",
+    "plan_conjunctions": "contingency",
     "boxes": "boxes",
     "halfspaces": "halfspaces",
     "halfspace_nets": "halfspaces",
     "intervals": "intervals",
+    "plan_intervals": "intervals",
     "cdf": "quantiles",
     "histogram": "quantiles",
     "median": "quantiles",
     "quantile": "quantiles",
     "small_database": "small_database",
+    "plan_boxes": "plans",
+    "plan_halfspaces": "plans",
+    "plan_small_database": "plans",
     "arrangement": "arranged",
     "plan_arrangement": "arranged",
+    "arrangement_question": "arranged",
 }
 """Public name -> module of this room that holds it."""
 

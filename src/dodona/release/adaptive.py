@@ -72,11 +72,12 @@ def _bit_marginals(model: LogLinear, supports: tuple[Support, ...], d: int) -> F
 
 @dataclass(frozen=True)
 class Schedule:
-    """``rounds`` of choosing one of ``candidates``, whose scores are less by the public ``penalties``."""
+    """``rounds`` of choosing one of ``candidates``, whose scores are less by the public ``penalties``; answers are of ``width``."""
 
     rounds: int
     candidates: tuple[Support, ...]
     penalties: NDArray[np.int64]
+    width: int
 
 
 @dataclass(frozen=True)
@@ -101,7 +102,7 @@ def schedule(grid: Grid, width: int, signal: float) -> Schedule:
     if len(candidates) > MOST_CANDIDATES:
         picked = np.random.default_rng(0).choice(len(candidates), MOST_CANDIDATES, replace=False)  # public
         candidates = tuple(candidates[i] for i in sorted(picked))
-    return Schedule(rounds, candidates, np.zeros(len(candidates), dtype=np.int64))
+    return Schedule(rounds, candidates, np.zeros(len(candidates), dtype=np.int64), width)
 
 
 def learn(oracle: Oracle, grid: Grid, portion: Portion, plan: Schedule, rows: float) -> Learnt:
@@ -129,20 +130,26 @@ def rounds_of(
     """The rounds themselves, on any model; returns the estimated standard error of a count.
 
     Each marginal is compared with the model before it is fitted: the mean square difference, less the variance of the
-    noise, estimates the model's error where it was worst.
+    noise, estimates the model's error where it was worst. To it the noise is added that a narrow marginal inside a
+    measured one has.
     """
     grid, each = gathered.grid, (1 - FIRST) / plan.rounds
     misses: list[float] = []
+    noises: list[float] = []
     for turn in range(plan.rounds):
         expected = np.rint(model.marginals(plan.candidates) * rows).astype(np.int64)
-        chosen = oracle.select(Misfit(grid, plan.candidates, expected, plan.penalties), **portion.part(each * (1 - MEASURED)))
+        chosen = oracle.select(
+            Misfit(grid, plan.candidates, expected, plan.penalties), **portion.part(each * (1 - MEASURED))
+        )
         support = plan.candidates[chosen.index]
         answer = oracle.ask(grid.marginal(support), **portion.part(each * MEASURED))
         bills += [chosen.cost, answer.cost]
         table, spread = np.asarray(answer.total, dtype=np.float64).ravel(), float(np.asarray(answer.spread).ravel()[0])
         before = model.marginals((support,)) * rows
         misses.append(float(np.mean((table - before) ** 2)) - spread**2)
+        narrow = max(grid.size(s) for s in itertools.combinations(support, min(plan.width, len(support))))
+        noises.append(spread**2 * len(table) / narrow)
         gathered.add_marginal(support, table, spread**2)
         model.refit(gathered, rows, last=turn == plan.rounds - 1)
     late = misses[len(misses) // 2 :]
-    return math.sqrt(max(float(np.mean(late)), 1.0))
+    return math.sqrt(max(float(np.mean(late)), 1.0) + float(np.median(noises)))

@@ -4,13 +4,14 @@
 On a ``Local`` oracle that is one randomised report per row. With ``order`` >= the width of a conjunction its answer is
 unbiased for ANY data; order 1 is Alda and Simon's own scheme, whose answers by margin hold for the random databases
 of Definition 5. Asking for more products costs more noise: ``plan_arrangement`` says how much, before anything is
-spent.
+spent. ``project=True`` also prices random projections of the single signs (Theorem 8; ``projecting.py``) and releases
+the best one instead where it predicts the smaller error by margins.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,8 +25,10 @@ from dodona.privacy.numbers import Number
 from dodona.query.expr import Expr
 from dodona.query.schema import Schema
 from dodona.query.statistic import MOST_PARTS, Query
+from dodona.release.projecting import ProjectionPlan, plan_projection
 from dodona.synopses.arrangement import Arrangement
 from dodona.synopses.base import Header, Synopsis
+from dodona.synopses.projected import Projected
 
 Floats = NDArray[np.float64]
 
@@ -34,7 +37,7 @@ Floats = NDArray[np.float64]
 class ArrangementPlan:
     """``error``: the predicted root mean square error over all conjunctions of at most ``order`` conditions.
 
-    ``by_width[w]``: over those of w conditions. ``single``: of the mean of one condition.
+    ``by_width[w]``: over those of w conditions. ``projection``: what projecting would do, where that was asked.
     """
 
     conditions: int
@@ -42,28 +45,42 @@ class ArrangementPlan:
     error: float
     by_width: tuple[float, ...]
     mechanism: str
+    projection: ProjectionPlan | None = None
 
     def __str__(self) -> str:
+        if self.projection is not None and self.projection.chosen is not None:
+            return f"thresholds of {self.conditions} conditions, on random databases (Definition 5): {self.projection}"
         widths = ", ".join(f"width {w}: {error:.4g}" for w, error in enumerate(self.by_width) if w)
         return (
             f"conjunctions of at most {self.order} of {self.conditions} conditions, unbiased for any data: root mean "
             f"square error {self.error:.4g} ({widths}) by {self.mechanism}"
+            + ("" if self.projection is None else f"; {self.projection}")
         )
 
 
 def arrangement(
-    oracle: Oracle, concepts: ConceptClass, *, order: int | None = None, share: Number = 1, confidence: Number = 0.95
+    oracle: Oracle,
+    concepts: ConceptClass,
+    *,
+    order: int | None = None,
+    project: bool = False,
+    share: Number = 1,
+    confidence: Number = 0.95,
 ) -> Synopsis:
-    """The synopsis of a class; ``order`` defaults to its width where it has one (unbiased), else 1 (by margins)."""
+    """The synopsis of a class; ``order`` defaults to its width where it has one (unbiased), else 1 (by margins).
+
+    ``project``: for order 1, release a random projection where that predicts the smaller error (the accuracy says so).
+    """
     question = _question(oracle.schema, concepts, order)
+    planned = _planned(oracle, concepts, question, share) if project else None
+    if planned is not None and planned.projection is not None and planned.projection.chosen is not None:
+        return _projected(oracle, concepts, question, planned, share, confidence)
     answer = oracle.ask(question.query, share=share, confidence=confidence)
-    rows = oracle.rows
-    if rows is None:
-        raise BadEffort("an arrangement needs a public number of rows: state Table(..., rows=...).")
+    rows = _rows(oracle)
     flat, spreads = (np.asarray(values, dtype=np.float64).ravel() for values in (answer.total, answer.spread))
     means = np.clip(flat / rows / question.scales, -1.0, 1.0)
     body = Arrangement(question.conditions, question.order, means, spreads / rows / question.scales, rows)
-    plan = _predicted(question, spreads / rows / question.scales, answer.cost.mechanism)
+    plan = planned or _predicted(question, spreads / rows / question.scales, answer.cost.mechanism)
     header = Header(
         oracle.name,
         f"Boolean combinations of at most {question.order} of {len(question.conditions)} conditions (unbiased), and "
@@ -77,16 +94,72 @@ def arrangement(
     return Synopsis(header, body)
 
 
+def arrangement_question(schema: Schema, concepts: ConceptClass, *, order: int | None = None) -> Query:
+    """The one vector question of ``arrangement``: put it into an invitation, and the collected reports release it."""
+    return _question(schema, concepts, order).query
+
+
 def plan_arrangement(
-    oracle: Oracle, concepts: ConceptClass, *, order: int | None = None, share: Number = 1
+    oracle: Oracle, concepts: ConceptClass, *, order: int | None = None, project: bool = False, share: Number = 1
 ) -> ArrangementPlan:
     """The error ``arrangement`` would have; nothing is spent."""
     question = _question(oracle.schema, concepts, order)
+    if project:
+        return _planned(oracle, concepts, question, share)
+    return _predicted(question, *_prices(oracle, question, share))
+
+
+def _prices(oracle: Oracle, question: _Question, share: Number) -> tuple[Floats, str]:
+    """(spreads of the means of the signs' products, by which mechanism)."""
     price = oracle.price(question.query, share=share)
+    spreads = np.asarray(price.spread, dtype=np.float64).ravel() / _rows(oracle) / question.scales
+    return spreads, price.cost.mechanism
+
+
+def _planned(oracle: Oracle, concepts: ConceptClass, question: _Question, share: Number) -> ArrangementPlan:
+    """With and without projection."""
+    if question.order != 1:
+        raise BadQuery(
+            f"project= must go with order=1: products of signs are answered without bias, margins are not used. "
+            f"Got order {question.order}."
+        )
+    spreads, mechanism = _prices(oracle, question, share)
+    plain = _predicted(question, spreads, mechanism)
+    found = plan_projection(oracle, concepts, question.conditions, spreads, share=share, mechanism=mechanism)
+    return replace(plain, projection=found)
+
+
+def _projected(
+    oracle: Oracle,
+    concepts: ConceptClass,
+    question: _Question,
+    plan: ArrangementPlan,
+    share: Number,
+    confidence: Number,
+) -> Synopsis:
+    assert plan.projection is not None
+    assert plan.projection.chosen is not None
+    projection, rows = plan.projection.chosen, _rows(oracle)
+    answer = oracle.ask(projection.query(question.conditions), share=share, confidence=confidence)
+    total, spread = (np.asarray(values, dtype=np.float64).ravel() for values in (answer.total, answer.spread))
+    means = np.clip(total / rows, -float(projection.bound), float(projection.bound))
+    body = Projected(question.conditions, projection, means, spread / rows, rows)
+    header = Header(
+        oracle.name,
+        f"thresholds of {len(question.conditions)} conditions by margins: {concepts.describe()}",
+        str(plan),
+        f"arrangement of signs, projected to {projection.dimension} numbers",
+        oracle.schema,
+        rows,
+        answer.cost,
+    )
+    return Synopsis(header, body)
+
+
+def _rows(oracle: Oracle) -> int:
     if oracle.rows is None:
         raise BadEffort("an arrangement needs a public number of rows: state Table(..., rows=...).")
-    spreads = np.asarray(price.spread, dtype=np.float64).ravel() / oracle.rows / question.scales
-    return _predicted(question, spreads, price.cost.mechanism)
+    return oracle.rows
 
 
 @dataclass(frozen=True)

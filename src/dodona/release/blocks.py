@@ -1,9 +1,10 @@
 """Blocks: large marginals that together contain every small one, chosen before any row is read.
 
-A marginal over a block of sides is one partition, so m blocks cost m counts, whatever their size. A residual of B is read
-off every block around B, each with variance s^2 prod_{i in block - B} k_i, and the readings are joined. Under epsilon the
-noise of a count grows as m, so few large blocks win (16 bits, width 3: blocks of 8 against one of 16 or all 560 of 3);
-under rho only as sqrt(m). Blocks are found greedily, deterministically, by how many sets of w they newly contain.
+A marginal over a block of sides is one partition, so m blocks cost m counts, whatever their size. A residual of B is
+read off every block around B, each with variance s^2 prod_{i in block - B} k_i, and the readings are joined. Under
+epsilon the noise of a count grows as m, so few large blocks win (16 bits, width 3: blocks of 8 against one of 16 or all
+560 of 3); under rho only as sqrt(m). Blocks are found greedily, deterministically, by how many sets of w they newly
+contain.
 """
 
 from __future__ import annotations
@@ -16,9 +17,9 @@ from functools import lru_cache
 import numpy as np
 
 from dodona.concepts.grid import Grid, Support
-from dodona.query.plan import MOST_CELLS
 
 TRIED = 30
+MOST_CELLS = 1_000_000  # of one block: what a partition may have
 MOST_BLOCKS = 4000
 
 

@@ -35,6 +35,11 @@ class Databases(Scores):
     size: int
     rows: int
 
+    @property
+    def linear(self) -> bool:
+        """A largest distance is not."""
+        return False
+
     def statistics(self, schema: Schema) -> Query:
         """The count of every member."""
         return Stack(tuple(map(Value, self.concepts.members(schema))))
@@ -47,10 +52,9 @@ class Databases(Scores):
         """Minus the largest error of each multiset, in rows; multisets in lexicographic order of their sorted
         points.
         """
-        table = np.rint(np.arange(self.size + 1) * (self.rows / self.size)).astype(
-            np.int32
-        )  # rows that k of m stand for
-        counts = np.asarray(totals).astype(np.int32)
+        # The rows that k of m stand for.
+        table = np.rint(np.arange(self.size + 1) * (self.rows / self.size)).astype(np.int64)
+        counts = np.asarray(totals).astype(np.int64)
         scores = np.empty(self.count(schema), dtype=np.int64)
         own = self.truths.astype(np.int8)
         points, start = len(own), 0
@@ -65,7 +69,7 @@ class Databases(Scores):
             repeat = np.repeat(np.arange(first, first + many), sizes[chosen])
             offsets = np.arange(len(repeat)) - np.repeat(np.cumsum(sizes[chosen]) - sizes[chosen], sizes[chosen])
             added = last[repeat] + offsets
-            worst = np.zeros(len(repeat), dtype=np.int32)
+            worst = np.zeros(len(repeat), dtype=np.int64)
             for member in range(own.shape[1]):
                 k = held[repeat, member] + own[added, member]
                 np.maximum(worst, np.abs(table[k] - counts[member]), out=worst)

@@ -1,11 +1,11 @@
 """Noise on everything at once: all characters of bits, all marginals, or all cells. Errors are known beforehand.
 
 *Characters* (bits): the sums of products of at most w signs. Those of order j are asked together with a part of the
-budget; a conjunction of width w is the mean of the 2^w characters inside it, so a character of order j matters to
-v_j = sum over the supports A around it of 2^-|A| conjunctions, and the parts are in proportion N_j sqrt(v_j) for rho,
-N_j v_j^(1/3) for epsilon (N_j = C(d, j); minimise sum N_j v_j s_j^2 under the cost). *Blocks*
-(any columns): marginals over a few large sets of columns that together contain every set of w (``blocks.py``); one block
-of all columns is noise on every cell.
+budget; a conjunction of width w is the mean of the 2^w characters inside it, so a character of order j matters to v_j =
+sum over the supports A around it of 2^-|A| conjunctions, and the parts are in proportion N_j sqrt(v_j) for rho, N_j
+v_j^(1/3) for epsilon (N_j = C(d, j); minimise sum N_j v_j s_j^2 under the cost). *Blocks* (any columns): marginals over
+a few large sets of columns that together contain every set of w (``blocks.py``); one block of all columns is noise on
+every cell.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ from dodona.synopses.basis import Floats
 
 MEAN_OF_NORMAL = math.sqrt(2 / math.pi)
 AT_ONCE = 256
+_NEXT_TO_NOTHING = 1e-6
 
 
 @dataclass(frozen=True)
@@ -47,11 +48,11 @@ class Direct:
     parts: tuple[Part, ...]
 
 
-def designs(grid: Grid, width: int, concentrated: bool) -> list[Direct]:
-    """The ways that fit this grid."""
+def designs(grid: Grid, width: int, concentrated: bool, *, counted: bool = True) -> list[Direct]:
+    """The ways that fit this grid. ``counted``: whether the number of rows must be paid for, or is public."""
     found = []
     if grid.binary and sum(math.comb(len(grid.sides), j) for j in range(1, width + 1)) <= MOST_PARTS // 4:
-        found.append(Direct("characters", _characters(grid, width, 1 / 2 if concentrated else 1 / 3)))
+        found.append(Direct("characters", _characters(grid, width, 1 / 2 if concentrated else 1 / 3, counted)))
     blocks = best_blocks(grid, width, concentrated)
     if blocks is not None:
         query = Stack(tuple(map(grid.marginal, blocks))) if len(blocks) > 1 else grid.marginal(blocks[0])
@@ -62,7 +63,7 @@ def designs(grid: Grid, width: int, concentrated: bool) -> list[Direct]:
 def pairs(grid: Grid, width: int, concentrated: bool) -> Direct:
     """One- and two-way statistics only, weighed as the wider conjunctions need them."""
     if grid.binary:
-        every = _characters(grid, width, 1 / 2 if concentrated else 1 / 3)
+        every = _characters(grid, width, 1 / 2 if concentrated else 1 / 3, False)
         parts = [part for part in every if 1 <= len(part.supports[0]) <= 2]
         whole = sum(part.fraction for part in parts)
         return Direct("characters", tuple(Part(p.supports, p.fraction / whole, p.query) for p in parts))
@@ -72,12 +73,14 @@ def pairs(grid: Grid, width: int, concentrated: bool) -> Direct:
     return Direct("blocks", (Part(blocks, 1.0, query),))
 
 
-def _characters(grid: Grid, width: int, power: float) -> tuple[Part, ...]:
+def _characters(grid: Grid, width: int, power: float, counted: bool) -> tuple[Part, ...]:
     d = len(grid.sides)
     signs = [side.tests[1] for side in grid.sides]
     by_order = [tuple(itertools.combinations(range(d), j)) for j in range(min(width, d) + 1)]
     matter = [sum(math.comb(d - j, w - j) * 2.0**-w for w in range(j, width + 1)) for j in range(len(by_order))]
     weights = np.array([len(sets) * matter[j] ** power for j, sets in enumerate(by_order)])
+    if not counted:
+        weights[0] = _NEXT_TO_NOTHING * weights.sum()
     # Asked some at a time, which costs the same (parts in proportion) and keeps the engine's memory small.
     parts = []
     for sets, weight in zip(by_order, weights / weights.sum(), strict=True):

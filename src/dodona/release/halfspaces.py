@@ -3,7 +3,7 @@
 ``probes`` (practical): some hundred random halfspaces are asked with noise, and kernel regression with the arc-cosine
 kernel and a ridge matched to the noise carries their answers to every other one. Where the budget allows, half of it
 asks the second moments first, whose normal distribution explains most of what random projections of many columns do.
-No worst-case promise; its margins are the model's.
+No worst-case promise; its margins are for halfspaces like the probes, by predicting each probe from the others.
 
 ``nets`` (the paper's, under its own name): m random sign projections to k dimensions, a net of directions in each, the
 median of the nearest net answers. (e, delta, gamma)-useful in the sense of Definition 5.3: the answer is within e of
@@ -36,7 +36,7 @@ from dodona.synopses.halfspaces import HalfspaceNets, Halfspaces, kernel, normal
 Floats = NDArray[np.float64]
 _SEED = 6051  # probes and projections are public, and published with the answers
 MOMENTS = Fraction(1, 2)
-CLEAR = 0.1
+CLEAR = 0.2
 """Moments are asked where noise in them, over all columns, stays below this part of a column's range."""
 _PRIORS = 4.0 ** -np.arange(0.0, 5.1, 0.5)
 MOST_NET = 200_000
@@ -56,17 +56,17 @@ def halfspaces(
 
     ``translated``: probe halfspaces off the middle too. ``probes``: how many; by the noise if not given.
     """
-    portion, scaled, rows = Portion.of(share, epsilon, rho), Scaled.of(oracle.schema, columns), _rows(oracle)
+    portion, scaled, rows = Portion.of(share, epsilon, rho), Scaled.of(oracle.schema, columns), public_rows(oracle)
     moments, bills = _moments(oracle, scaled, portion, rows)
     left = portion.part(1 - MOMENTS if bills else 1)
-    count = probes if probes is not None else _probes(oracle, scaled, left, rows, len(bills) > 0)
-    y = _directions(count, len(scaled.columns), translated)
-    answer = oracle.ask(_stack(scaled, y), **left)
+    count = probes if probes is not None else probes_for(oracle, scaled, left, rows, len(bills) > 0)
+    y = directions(count, len(scaled.columns), translated)
+    answer = oracle.ask(probes_query(scaled, y), **left)
     means = np.asarray(answer.total, dtype=np.float64) / rows
     noise = float(np.mean(np.square(answer.spread))) / rows**2
     body = Halfspaces(scaled, rows, y, means, moments, noise, _prior(y, means, moments, noise))
-    typical = float(np.mean(body.fraction(_directions(200, len(scaled.columns), translated, 1))[1]))
-    accuracy = f"about {typical:.2g} of the rows for a random halfspace, by the model's own deviation; no worst case"
+    typical = float(np.mean(body.fraction(directions(200, len(scaled.columns), translated, 1))[1]))
+    accuracy = f"about {typical:.2g} of the rows for a random halfspace, by leaving probes out; no worst case"
     words = f"{'moments and ' if bills else ''}{count} probes, arc-cosine kernel ridge"
     return _synopsis(oracle, scaled, body, accuracy, words, [*bills, answer.cost], {"method": "probes"})
 
@@ -89,14 +89,14 @@ def halfspace_nets(
     """
     if dimension < 2 or projections < 1 or not 0 < gamma < 1:
         raise BadQuery("nets take dimension >= 2, projections >= 1 and 0 < gamma < 1.")
-    portion, scaled, rows = Portion.of(share, epsilon, rho), Scaled.of(oracle.schema, columns), _rows(oracle)
+    portion, scaled, rows = Portion.of(share, epsilon, rho), Scaled.of(oracle.schema, columns), public_rows(oracle)
     d = len(scaled.columns) + 1
     net = direction_net(dimension, 0.75 * gamma)
     rng = np.random.default_rng(_SEED)
     signs = rng.choice([-1.0, 1.0], (projections, d, dimension)) / math.sqrt(dimension)
     pulled = np.einsum("mdk,nk->mnd", signs, net).reshape(-1, d)
     lengths = np.linalg.norm(pulled, axis=1, keepdims=True)
-    answer = oracle.ask(_stack(scaled, pulled / np.maximum(lengths, 1e-12)), **portion.part())
+    answer = oracle.ask(probes_query(scaled, pulled / np.maximum(lengths, 1e-12)), **portion.part())
     half = np.asarray(answer.total, dtype=np.float64).reshape(projections, -1) / rows
     whole = np.concatenate([net, -net])
     deviation = float(np.max(answer.spread)) / rows
@@ -129,41 +129,49 @@ def direction_net(dimension: int, sine: float) -> Floats:
     return np.asarray(points / np.linalg.norm(points, axis=1, keepdims=True))
 
 
-def _rows(oracle: Oracle) -> int:
+def public_rows(oracle: Oracle) -> int:
     if not oracle.rows:
         raise Unsupported("halfspaces are fractions of a public number of rows: state Table(..., rows=...).")
     return oracle.rows
 
 
-def _directions(count: int, d: int, translated: bool, salt: int = 0) -> Floats:
+def directions(count: int, d: int, translated: bool, salt: int = 0) -> Floats:
     rng = np.random.default_rng([_SEED, salt])
     y = rng.normal(size=(count, d + 1))
     y[:, 0] *= math.sqrt(d) / 2 if translated else 0.0  # <w, x> of a typical row is of this order
     return np.asarray(y / np.linalg.norm(y, axis=1, keepdims=True))
 
 
-def _stack(scaled: Scaled, y: Floats) -> Stack:
+def probes_query(scaled: Scaled, y: Floats) -> Stack:
     return Stack(tuple(Value(scaled.condition(direction)) for direction in y))
 
 
 def _moments(oracle: Oracle, scaled: Scaled, portion: Portion, rows: int) -> tuple[Floats, list[Bill]]:
     """The noisy second moments of (1, x), where their noise would leave them any meaning; zeros where not."""
     d = len(scaled.columns)
-    query = Outer(Features((Literal(1.0), *scaled.features())))
-    part = portion.part(MOMENTS)
-    if float(np.max(oracle.price(query, **part).spread)) / rows * math.sqrt(d) > CLEAR:
+    if not moments_clear(oracle, scaled, portion, rows):
         return np.zeros((d + 1, d + 1)), []
-    answer = oracle.ask(query, **part)
+    answer = oracle.ask(_moments_query(scaled), **portion.part(MOMENTS))
     upper = np.zeros((d + 1, d + 1))
     upper[np.triu_indices(d + 1)] = np.asarray(answer.total, dtype=np.float64) / rows
     return np.asarray(upper + np.triu(upper, 1).T), [answer.cost]
 
 
-def _probes(oracle: Oracle, scaled: Scaled, part: Stated, rows: int, after_moments: bool) -> int:
+def moments_clear(oracle: Oracle, scaled: Scaled, portion: Portion, rows: int) -> bool:
+    """Whether second moments are worth their part of the budget; nothing is spent."""
+    price = oracle.price(_moments_query(scaled), **portion.part(MOMENTS))
+    return float(np.max(price.spread)) / rows * math.sqrt(len(scaled.columns)) <= CLEAR
+
+
+def _moments_query(scaled: Scaled) -> Outer:
+    return Outer(Features((Literal(1.0), *scaled.features())))
+
+
+def probes_for(oracle: Oracle, scaled: Scaled, part: Stated, rows: int, after_moments: bool) -> int:
     """By epsilon n: 200 at 5,000, 800 from 50,000 on; 200 at most where moments are known, as little is left to
     find.
     """
-    one = oracle.price(Value(scaled.condition(_directions(1, len(scaled.columns), False)[0])), **part)
+    one = oracle.price(Value(scaled.condition(directions(1, len(scaled.columns), False)[0])), **part)
     spread = float(np.max(one.spread))
     reach = rows / max(spread, 1e-9) * math.sqrt(2)
     return int(np.clip(200 * (reach / 5000) ** 0.6, 60, 200 if after_moments else 800))

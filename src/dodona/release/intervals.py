@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from dodona.bounds.base import Outcome, Verdict
 from dodona.errors import BadQuery, Unsupported
 from dodona.oracle import Oracle
 from dodona.privacy.numbers import Number
@@ -57,6 +58,28 @@ def intervals(
         {"method": offer.name},
     )
     return Synopsis(header, body)
+
+
+def plan_intervals(
+    oracle: Oracle,
+    column: str,
+    *,
+    bits: int | None = None,
+    share: Number | None = None,
+    epsilon: Number | None = None,
+    rho: Number | None = None,
+) -> list[Verdict]:
+    """What each method would promise, best first: mean absolute error of a random range, in rows. Nothing is spent."""
+    axis, portion = Axis.of(oracle.schema, column, bits), Portion.of(share, epsilon, rho)
+    found = [*offers(oracle, axis, portion), *offers(oracle, axis, portion, "binary search")]
+    ranked = sorted(found, key=lambda offer: offer.error)
+    what = f"ranges of {axis}"
+    return [
+        Verdict(
+            f"{what} by {offer.name}", Outcome.FEASIBLE, offer.words, offer.error, details={"rows off": offer.error}
+        )
+        for offer in ranked
+    ]
 
 
 def offers(oracle: Oracle, axis: Axis, portion: Portion, method: str = "best") -> list[Offer]:

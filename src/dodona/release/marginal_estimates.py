@@ -14,8 +14,8 @@ from dodona.synopses.maxent import Estimate
 
 
 class Gathered:
-    """``estimates``: of residuals, in rows. ``asked``: the marginals themselves with the variance of a cell; the same one
-    asked twice is joined.
+    """``estimates``: of residuals, in rows. ``asked``: the marginals themselves with the variance of a cell; the same
+    one asked twice is joined.
     """
 
     def __init__(self, grid: Grid) -> None:
@@ -27,7 +27,9 @@ class Gathered:
         """A noisy marginal with independent noise of this variance in each cell."""
         flat = table.ravel()
         held = self.asked.get(support)
-        whole = Estimate(flat, max(variance, 1e-12)) if held is None else Estimate(*held).joined(flat, max(variance, 1e-12))
+        whole = (
+            Estimate(flat, max(variance, 1e-12)) if held is None else Estimate(*held).joined(flat, max(variance, 1e-12))
+        )
         self.asked[support] = whole.values, whole.variance
         basis = Basis(self.grid.shape(support))
         coefficients = basis.forward(table.ravel())

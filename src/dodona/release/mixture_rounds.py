@@ -56,9 +56,7 @@ class LearntMixture:
     deviation: float
 
 
-def learn_mixture(
-    oracle: Oracle, grid: Grid, width: int, portion: Portion, rows: float, noise: float
-) -> LearntMixture:
+def learn_mixture(oracle: Oracle, grid: Grid, width: int, portion: Portion, rows: float, noise: float) -> LearntMixture:
     """``noise``: of one count asked with a tenth of the budget."""
     gathered, bill = one_way(oracle, grid, portion)
     model, bills = MixtureModel(gathered, rows), [bill]
@@ -81,4 +79,4 @@ def mixture_schedule(grid: Grid, width: int, rows: float, noise: float) -> Sched
             break
         kept.append(support)
     penalties = np.array([round(math.sqrt(2 / math.pi) * spread * grid.size(s)) for s in kept], dtype=np.int64)
-    return Schedule(rounds, tuple(kept), penalties)
+    return Schedule(rounds, tuple(kept), penalties, width)

@@ -30,7 +30,7 @@ SEARCH = Fraction(1, 16)
 BRANCH = 16
 BUCKETS = (64, 256, 1024, 4096)
 EVEN = 0.25
-SPREAD_WITHIN = 0.2
+SPREAD_WITHIN = 0.15
 """How far, as a part of a bucket's rows, a range that ends inside it is taken to err: between even (about 0.05 on real
 data) and all at one end (0.5)."""
 

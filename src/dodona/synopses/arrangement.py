@@ -10,7 +10,7 @@ is answered by its margins (``concepts/arrangement.py``): right for the random d
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar
@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from dodona.concepts.arrangement import threshold_of
 from dodona.concepts.bits import boolean, masks_up_to, spectrum
+from dodona.concepts.margins import Levels, levels
 from dodona.errors import BadTable, Unsupported
 from dodona.query.expr import Expr, expr_from_json
 from dodona.query.plan import Plan
@@ -28,6 +29,19 @@ from dodona.query.statistic import Query, Stack, Value
 from dodona.synopses.base import Arrays, Body
 
 Floats = NDArray[np.float64]
+
+
+def totals_of(
+    query: Query, one: Callable[[Query], tuple[float, float, float]], rows: int, confidence: float
+) -> tuple[Floats, Floats]:
+    """(totals, margins) of the parts of a question, ``one`` telling (fraction, deviation, what else it may be off by).
+
+    A deviation counts sqrt(2 ln(2/(1 - confidence))) times: Hoeffding's factor for sub-Gaussian noise.
+    """
+    answers = [one(part) for part in (query.parts if isinstance(query, Stack) else (query,))]
+    width = math.sqrt(2 * math.log(2 / max(1 - confidence, 1e-12)))
+    totals = np.array([answer[0] for answer in answers]) * rows
+    return totals, np.array([width * answer[1] + answer[2] for answer in answers]) * rows
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,12 +75,7 @@ class Arrangement(Body):
 
     def totals(self, query: Query, plan: Plan, confidence: float) -> tuple[Floats, Floats]:
         """One fraction for each condition asked, times the rows."""
-        parts = query.parts if isinstance(query, Stack) else (query,)
-        answers = [self._one(part) for part in parts]
-        width = math.sqrt(2 * math.log(2 / max(1 - confidence, 1e-12)))
-        totals = np.array([answer[0] for answer in answers]) * self.rows
-        margins = np.array([width * answer[1] + answer[2] for answer in answers]) * self.rows
-        return totals, margins
+        return totals_of(query, self._one, self.rows, confidence)
 
     def fraction(self, expr: Expr) -> tuple[float, float]:
         """(estimate, standard deviation) of the fraction of rows where ``expr`` is true."""
@@ -107,13 +116,27 @@ class Arrangement(Body):
         return mean, math.sqrt(variance), 0.0
 
     def _by_margin(self, expr: Expr) -> tuple[float, float, float] | None:
-        """(19) of Alda and Simon: (S - m_0)/(m_1 - m_0), kept within [0, 1]."""
+        """(19) of Alda and Simon: (S - m_0)/(m_1 - m_0), kept within [0, 1].
+
+        A rule that is never false, or never true, has one level only: its fraction is known.
+        """
         rule = threshold_of(expr, self._places)
         if rule is None:
             return None
-        zero, one = rule.levels()
+        found = levels(rule)
+        zero, one = found.zero.value, found.one.value
+        if math.isnan(zero) or math.isnan(one):
+            return float(math.isnan(zero)), 0.0, 0.0
         weights = np.array(rule.weights, dtype=np.float64)
         signs, spreads = (values[list(rule.places)] for values in (self.means, self.spreads))
         level = float(weights @ ((1 - signs) / 2))
         noise = float(np.linalg.norm(weights * spreads / 2)) / (one - zero)
-        return min(max((level - zero) / (one - zero), 0.0), 1.0), noise, 0.5
+        return min(max((level - zero) / (one - zero), 0.0), 1.0), noise, 0.5 + _unsure(found)
+
+
+def _unsure(found: Levels) -> float:
+    """What sampled levels add to a margin; 0 for exact ones.
+
+    (1 - omega) off_0 + omega off_1 over the levels' own difference, which is at least 1: they lie on both sides of t.
+    """
+    return max(found.zero.off, found.one.off) / (found.one.value - found.zero.value)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,6 +23,10 @@ from dodona.query.plan import Plan, compile_query
 from dodona.query.schema import Schema
 from dodona.query.scores import Scores
 from dodona.query.statistic import Query
+
+if TYPE_CHECKING:
+    from dodona.concepts.base import ConceptClass
+    from dodona.synopses.usefulness import Usefulness
 
 Arrays = dict[str, NDArray[Any]]
 
@@ -145,6 +149,17 @@ class Synopsis(Oracle):
         if isinstance(rows, bool) or not isinstance(rows, int) or rows < 0:
             raise BadQuery(f"rows must be a whole number, 0 or more. Got {rows!r}.")
         return self.body.draw(rows, random or np.random.default_rng())
+
+    def evaluate(
+        self, exact: Oracle, concepts: ConceptClass, *, most: int = 5000, seed: int | None = None
+    ) -> Usefulness:
+        """For curators: the error of every member of a class, or of ``most`` drawn at random, against the truth.
+
+        ``exact``: ``dodona.Exact(table)``. The result is NOT private, and says so (BLR Definitions 2.6 and 5.3).
+        """
+        from dodona.synopses.usefulness import usefulness
+
+        return usefulness(self, exact, concepts, most=most, seed=seed)
 
     def save(self, path: Any) -> None:
         """To one file that loads anywhere without the data (``dodona.synopses.file.load``)."""

@@ -61,7 +61,7 @@ class Basis:
                 turned = np.ascontiguousarray(mixed.reshape(size, -1, extra).transpose(1, 0, 2))
             held = turned.reshape(self.cells, extra)
         scale = 2.0 ** (-sum(size == 2 for size in self.sizes) / 2)
-        return np.ascontiguousarray(held.T).reshape(shape) * scale
+        return np.asarray(np.ascontiguousarray(held.T).reshape(shape) * scale)
 
     def order(self) -> NDArray[np.int64]:
         """Of each coefficient: on how many sides it is a contrast."""

@@ -49,7 +49,7 @@ class Cells(Body):
         gone = tuple(i for i in range(len(self.grid.sides)) if i not in support)
         return np.asarray(self.cells.reshape(self.grid.sizes).sum(axis=gone).ravel())
 
-    def totals(self, query: Query, plan: Plan, confidence: float) -> tuple[Floats, Floats]:
+    def totals(self, query: Query, plan: Plan, confidence: float) -> tuple[Floats, Floats]:  # noqa: ARG002 - the plan says it
         """(totals, margins)."""
         totals, deviations = answered(plan, self.schema, self.grid, self._one)
         return totals, deviations * width_of_noise(confidence)

@@ -33,7 +33,11 @@ KINDS: dict[str, str] = {
     "Cells": "cells",
     "Marginals": "marginals",
     "Mixture": "mixture",
+    "Tree": "tree",
+    "Degrees": "degrees",
     "Arrangement": "arrangement",
+    "Asked": "asked",
+    "Projected": "projected",
 }
 """Body kind -> module in this room that holds its class, which is called as the kind."""
 

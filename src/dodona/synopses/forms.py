@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import reduce
 
 import numpy as np
 from numpy.typing import NDArray
@@ -65,7 +66,7 @@ class Scaled:
         middles, halves = np.array(self.middles), np.array(self.halves)
         scaled = np.append(y[0] + y[1:] @ middles, y[1:] * halves)
         length = float(np.linalg.norm(scaled))
-        if length == 0:
+        if not np.any(scaled[1:]):
             raise Unsupported(f"{condition} compares constants: it is true of all rows, or of none.")
         return np.asarray(scaled / length)
 
@@ -108,9 +109,9 @@ def _over(a: Floats, b: Floats) -> Floats:
 
 
 _LINEAR: dict[str, Callable[..., Floats]] = {
-    "add": lambda a, b: a + b,
+    "add": lambda *terms: np.asarray(np.sum(terms, axis=0)),  # a chain of sums is one call of many terms
     "sub": lambda a, b: a - b,
     "neg": lambda a: -a,
-    "mul": _times,
+    "mul": lambda *factors: reduce(_times, factors),
     "div": _over,
 }

@@ -46,7 +46,10 @@ def decoded(schema: Schema, grid: Grid, codes: Codes, random: np.random.Generato
             columns[side.column] = labels[code] if side.other else np.array(side.labels)[code]
             continue
         ends = np.array([*side.edges, side.edges[-1]])
-        low, high = np.maximum(ends[code], column.low), np.minimum(ends[np.minimum(code + 1, len(ends) - 1)], column.high)
+        low, high = (
+            np.maximum(ends[code], column.low),
+            np.minimum(ends[np.minimum(code + 1, len(ends) - 1)], column.high),
+        )
         drawn = low + random.random(len(code)) * (high - low)
         drawn = np.minimum(np.floor(drawn), column.high) if isinstance(column, Integer) else drawn
         columns[side.column] = np.where(other, np.nan, drawn)

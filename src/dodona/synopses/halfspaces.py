@@ -92,13 +92,28 @@ class Halfspaces(Body):
         factor = cho_factor(kernel(self.probes, self.probes) + ridge * np.eye(len(self.probes)))
         return factor, np.asarray(cho_solve(factor, self.means - normal_fraction(self.probes, self.moments)))
 
+    @cached_property
+    def error(self) -> float:
+        """The root mean square error of a halfspace drawn as the probes were, from predicting each by the others.
+
+        The residual of probe i, left out, is alpha_i / [C^-1]_ii, C = kernel + ridge (Rasmussen and Williams 2006,
+        5.12): an error of the fit (noisy moments and a wrong model included) less independent noise of known variance.
+        So the mean square less that variance estimates the error's; two standard errors are added, to be safe.
+        """
+        factor, weights = self._fit
+        squares = np.square(weights / np.diag(cho_solve(factor, np.eye(len(weights)))))
+        safe = float(squares.mean() + 2 * squares.std() / np.sqrt(len(squares)))
+        return float(np.sqrt(max(safe - self.noise, 0.0)))
+
     def fraction(self, y: Floats) -> tuple[Floats, Floats]:
-        """(estimated fractions, their standard deviations under the model) of the halfspaces ``y``, one in each row."""
+        """(estimated fractions, their standard deviations) of the halfspaces ``y``, one in each row: the larger of the
+        model's own and of ``error``.
+        """
         factor, weights = self._fit
         cross = kernel(y, self.probes)
         left = 0.25 - np.einsum("ij,ji->i", cross, np.asarray(cho_solve(factor, cross.T)))
         known = normal_fraction(y, self.moments) + cross @ weights
-        return np.clip(known, 0.0, 1.0), np.sqrt(self.prior * np.maximum(left, 0.0))
+        return np.clip(known, 0.0, 1.0), np.maximum(np.sqrt(self.prior * np.maximum(left, 0.0)), self.error)
 
     def totals(self, query: Query, plan: Plan, confidence: float) -> tuple[Floats, Floats]:  # noqa: ARG002
         """Each condition as a halfspace."""

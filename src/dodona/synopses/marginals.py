@@ -70,7 +70,7 @@ class Marginals(Body):
         """The marginal over at most ``width`` sides, flat."""
         return Basis(self.grid.shape(support)).inverse(self.coefficients(support)[0])
 
-    def totals(self, query: Query, plan: Plan, confidence: float) -> tuple[Floats, Floats]:
+    def totals(self, query: Query, plan: Plan, confidence: float) -> tuple[Floats, Floats]:  # noqa: ARG002 - the plan says it
         """(totals, margins): margins from the exact variance."""
         totals, deviations = answered(plan, self.schema, self.grid, self._one)
         return totals, deviations * width_of_noise(confidence)

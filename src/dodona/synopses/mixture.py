@@ -24,7 +24,14 @@ class Mixture(Body):
     kind = "Mixture"
 
     def __init__(
-        self, schema: Schema, grid: Grid, width: int, model: Products, edges: Mapping[str, Any], rows: float, deviation: float
+        self,
+        schema: Schema,
+        grid: Grid,
+        width: int,
+        model: Products,
+        edges: Mapping[str, Any],
+        rows: float,
+        deviation: float,
     ) -> None:
         self.schema, self.grid, self.width, self.edges = schema, grid, width, dict(edges)
         self.model, self.rows, self.deviation = model, rows, deviation
@@ -33,7 +40,7 @@ class Mixture(Body):
         """The marginal over these sides, flat."""
         return self.model.marginal(support) * self.rows
 
-    def totals(self, query: Query, plan: Plan, confidence: float) -> tuple[Floats, Floats]:
+    def totals(self, query: Query, plan: Plan, confidence: float) -> tuple[Floats, Floats]:  # noqa: ARG002 - the plan says it
         """(totals, margins); the margin is estimated, not proven."""
         totals, deviations = answered(plan, self.schema, self.grid, self._one)
         return totals, deviations * width_of_noise(confidence)

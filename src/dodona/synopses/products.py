@@ -1,13 +1,12 @@
 """A mixture of product distributions, fitted to noisy marginals: a model for grids too large to list cell by cell.
 
-p(x) = sum_k w_k prod_i t_{k,i}(x_i). Any marginal is a small sum of outer products, gradients cost as much as marginals,
-and a row is drawn by picking k, then each column by itself. Fitted by Adam (Kingma and Ba 2015) on the logits to the
-weighted squares sum_A |M_A(p) - y_A|^2 / v_A; a hundred columns are no obstacle.
+p(x) = sum_k w_k prod_i t_{k,i}(x_i). Any marginal is a small sum of outer products, gradients cost as much as
+marginals, and a row is drawn by picking k, then each column by itself. Fitted by Adam (Kingma and Ba 2015) on the
+logits to the weighted squares sum_A |M_A(p) - y_A|^2 / v_A; a hundred columns are no obstacle.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -72,10 +71,11 @@ class Products:
                 chosen = random.choice(len(targets), _BATCH, replace=False).tolist()
             slopes = self._slopes([targets[i] for i in chosen], weights[list(chosen)])
             now = rate * 0.1 ** (step / steps)
-            for x, m, v, g in zip(self._logits, first, second, slopes, strict=True):
-                m += 0.1 * (g - m)
-                v += 0.01 * (g * g - v)
-                x -= now * (m / (1 - 0.9**step)) / (np.sqrt(v / (1 - 0.99**step)) + 1e-9)
+            for i, slope in enumerate(slopes):
+                first[i] += 0.1 * (slope - first[i])
+                second[i] += 0.01 * (slope * slope - second[i])
+                root = np.sqrt(second[i] / (1 - 0.99**step)) + 1e-9
+                self._logits[i] -= now * (first[i] / (1 - 0.9**step)) / root
             self._settle()
 
     def _slopes(self, targets: Sequence[Target], weights: Floats) -> list[Floats]:
@@ -106,7 +106,7 @@ class Products:
         return [_through(self.weights, on_weights), *map(_through, self.sides, on_sides)]
 
     def sample(self, rows: int, random: np.random.Generator) -> NDArray[np.int64]:
-        """Codes of made-up rows: components in whole numbers, and within one the values of each side in whole numbers."""
+        """Codes of made-up rows: components in whole numbers, and within each the values of each side too."""
         counts = _rounded(self.weights * rows, rows, random)
         codes = np.empty((rows, len(self.sides)), dtype=np.int64)
         start = 0

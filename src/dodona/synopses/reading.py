@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -114,7 +115,9 @@ def _on_cells(piece: Piece, cell: NDArray[np.intp], first: NDArray[np.intp], gri
     values = np.where(adds & (key < piece.cells), piece.values, 0.0)
     if np.any(key != key[first[cell]]) or np.any(values != values[first[cell]]):
         stated = "; ".join(
-            f"{grid.sides[i].column}: {', '.join(f'{e:g}' for e in grid.sides[i].edges)}" for i in support if grid.sides[i].edges
+            f"{grid.sides[i].column}: {', '.join(f'{e:g}' for e in grid.sides[i].edges)}"
+            for i in support
+            if grid.sides[i].edges
         )
         raise Unsupported(f"the question cuts a bucket in two. Comparisons must fall on the edges ({stated}).")
     return Piece(piece.cells, None if piece.key is None else key[first], values[first])
@@ -143,7 +146,11 @@ def _points(side: Side, schema: Schema, program: Program) -> tuple[NDArray[np.in
         if column.missing is None:
             found.append((last + 1, column.low, True))
     present = {cell for cell, _, _ in found}
-    found += [(cell, min(max(edges[min(cell, last)], column.low), column.high), False) for cell in range(side.size) if cell not in present]
+    found += [
+        (cell, min(max(edges[min(cell, last)], column.low), column.high), False)
+        for cell in range(side.size)
+        if cell not in present
+    ]
     cells = np.array([cell for cell, _, _ in found], dtype=np.intp)
     null = np.array([is_null for _, _, is_null in found])
     return cells, (np.array([x for _, x, _ in found]), null if null.any() else None)
@@ -154,7 +161,7 @@ def _inside(low: float, high: float, closed: bool, constants: Sequence[float], c
     if low > high or (low == high and not closed):
         return []
     marks = sorted({low, high, *(c for c in constants if low < c < high)})
-    tried = [*marks, *((a + b) / 2 for a, b in zip(marks, marks[1:], strict=False))]
+    tried = [*marks, *((a + b) / 2 for a, b in pairwise(marks))]
     if isinstance(column, Integer):
         tried = [float(whole + step) for x in tried for whole in (math.floor(x),) for step in (-1, 0, 1, 2)]
     return sorted({x for x in tried if low <= x < high or (closed and x == high)})

@@ -22,11 +22,13 @@ from dodona.synopses.base import Arrays, Body
 from dodona.synopses.weighted import as_points, weighted_totals
 
 Floats = NDArray[np.float64]
+STATED = 0.95
+"""The confidence of a margin, for all members of the class at once."""
 
 
 @dataclass(frozen=True, eq=False)
 class Rows(Body):
-    """``columns``: values by column; ``weight``: how many rows each stands for; ``margin``: stated error, in rows."""
+    """``columns``: values by column; ``weight``: how many rows each stands for; ``margin``: in rows, at ``STATED``."""
 
     schema: Schema
     columns: Mapping[str, NDArray[Any]]
@@ -51,15 +53,18 @@ class Rows(Body):
             raise BadTable("the synopsis is damaged: its columns differ in length.")
         return cls(schema, columns, float(settings["weight"]), float(settings["margin"]))
 
-    def totals(self, query: Query, plan: Plan, confidence: float) -> tuple[Floats, Floats]:  # noqa: ARG002
-        """Sums over the synthetic rows. The margin holds for counts of the class it was made for."""
+    def totals(self, query: Query, plan: Plan, confidence: float) -> tuple[Floats, Floats]:
+        """Sums over the synthetic rows. The margin holds for counts of the class it was made for; above ``STATED``
+        nothing is promised but that a count lies between 0 and the public number of rows.
+        """
         others = [name for name in plan.program.columns if name not in self.columns]
         if others:
             raise Unsupported(f"this synthetic table has {', '.join(self.columns)}. {query} reads {others[0]}.")
         points, count = as_points(self.schema, self.columns)
         totals = weighted_totals(plan, self.schema, points, np.full(count, self.weight))
         sizes = np.concatenate([np.full(block.cells * block.width, block.bound) for block in plan.program.blocks])
-        return totals, self.margin * sizes * plan.units
+        margin = self.margin if confidence <= STATED else max(self.margin, self.weight * count)
+        return totals, margin * sizes * plan.units
 
     def to_csv(self, path: Any) -> None:
         """The rows as CSV with a header."""

@@ -10,10 +10,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from importlib import import_module
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,9 +28,12 @@ from dodona.mechanisms import (
     RandomizedResponse,
     SecureBits,
 )
+from dodona.mechanisms.bounded_laplace import BoundedLaplace
 from dodona.mechanisms.fixed import exp_bracket
+from dodona.mechanisms.stitched import Stitched
+from dodona.testing.responses import LAWS, check_law
 
-Noise = DiscreteLaplace | DiscreteGaussian
+Noise = DiscreteLaplace | DiscreteGaussian | Stitched
 Selection = PermuteAndFlip | Exponential
 FALSE_ALARM = 1e-6
 _MOST_DRAWS = 4_000_000
@@ -37,20 +41,21 @@ _MOST_DRAWS = 4_000_000
 _HAIR = Fraction(1, 1 << 90)
 
 
-def check_mechanism(
-    mechanism: Noise | Selection | RandomizedResponse, *, bits: Bits | None = None, draws: int = 60_000
-) -> None:
+def check_mechanism(mechanism: Any, *, bits: Bits | None = None, draws: int = 60_000) -> None:
     """Check one mechanism; ``bits`` defaults to the system's, ``draws`` is raised where more are needed to see 10
     %.
+
+    Known are integer noise (Laplace, Gaussian, stitched), selections, randomised response and every local randomiser.
     """
     bits = SecureBits() if bits is None else bits
-    if isinstance(mechanism, RandomizedResponse):
-        _check_response(mechanism, bits, draws)
-    elif isinstance(mechanism, PermuteAndFlip | Exponential):
-        _check_selection(mechanism, bits, draws // 10)
-    else:
-        check_noise_probabilities(mechanism)
-        check_noise_samples(mechanism, mechanism.sample, bits, draws)
+    kind = next((each for each in type(mechanism).__mro__ if each in _CHECKS or each in LAWS), None)
+    assert kind is not None, f"check_mechanism does not know {type(mechanism).__name__}."
+    if kind in _CHECKS:
+        _CHECKS[kind](mechanism, bits, draws)
+        return
+    for law in LAWS[kind](mechanism):
+        assert law.epsilon <= (mechanism.cost().epsilon or 0), f"{law.name}: the cost says less than the law's epsilon."
+        check_law(law, bits, draws, p_value)
 
 
 def p_value(observed: Sequence[float], probabilities: Sequence[float]) -> float:
@@ -67,9 +72,7 @@ def p_value(observed: Sequence[float], probabilities: Sequence[float]) -> float:
 
 def scaled(mechanism: Noise, factor: Fraction) -> Noise:
     """The same mechanism at ``factor`` times the scale."""
-    if isinstance(mechanism, DiscreteLaplace):
-        return replace(mechanism, scale=mechanism.scale * factor)
-    return replace(mechanism, variance=mechanism.variance * factor * factor)
+    return _FAMILIES[type(mechanism)].scaled(mechanism, factor)
 
 
 def mass(mechanism: Noise, start: int, stop: int) -> float:
@@ -141,19 +144,20 @@ def check_noise_probabilities(mechanism: Noise) -> None:
         inside = [mechanism.probability(k) for k in range(far + 1)]
         low, high = (inside[0][side] + 2 * sum(pair[side] for pair in inside[1:]) for side in (0, 1))
         assert low <= 1 <= high + Fraction(mechanism.tail(far)), "the probabilities do not sum to 1."
-    if isinstance(mechanism, DiscreteLaplace):
+    family = _FAMILIES[type(mechanism)]
+    if family.cost(mechanism, 1).epsilon is not None:
         _check_epsilon(mechanism, points)
-    elif mechanism.variance <= 10**4:
+    if family.concentrated and mechanism.variance <= 10**4:
         for alpha in (1.25, 2.0, 8.0, 64.0):
             for shift in (1, 3):
-                rho = float(mechanism.cost(shift * shift).rho)
+                rho = float(family.cost(mechanism, shift).rho)
                 assert renyi(mechanism, shift, alpha) <= rho * alpha * (1 + 1e-9) + 1e-12, "rho is under-claimed."
 
 
-def _check_epsilon(mechanism: DiscreteLaplace, points: Sequence[int]) -> None:
+def _check_epsilon(mechanism: Noise, points: Sequence[int]) -> None:
     """P(k) <= e^epsilon P(k - d) for the cost claimed at distance d, with certified rationals on both sides."""
     for shift in (1, 2, 7):
-        epsilon = mechanism.cost(shift).epsilon
+        epsilon = _FAMILIES[type(mechanism)].cost(mechanism, shift).epsilon
         assert epsilon is not None
         digits = 128 + math.ceil(epsilon * 3)
         shrunk = Fraction(exp_bracket(epsilon, digits)[0], 1 << digits)  # <= e^-epsilon
@@ -162,7 +166,7 @@ def _check_epsilon(mechanism: DiscreteLaplace, points: Sequence[int]) -> None:
             assert low * shrunk <= mechanism.probability(k - shift)[1], f"epsilon is under-claimed at {k}."
 
 
-def renyi(mechanism: DiscreteGaussian, shift: int, alpha: float) -> float:
+def renyi(mechanism: Noise, shift: int, alpha: float) -> float:
     """The Renyi divergence of order ``alpha`` between X and X + ``shift``, from the log-probabilities."""
     spread = int(14 * math.sqrt(mechanism.variance)) + 14
     centre = -int((alpha - 1) * shift)
@@ -206,3 +210,57 @@ def _check_response(mechanism: RandomizedResponse, bits: Bits, draws: int) -> No
         observed = np.bincount(reports, minlength=k).tolist()
         good = p_value(observed, [float(mechanism.probability(report, value)) for report in range(k)])
         assert good > FALSE_ALARM, f"draws do not match the probabilities (p = {good:.1e})."
+
+
+def _check_noise(mechanism: Noise, bits: Bits, draws: int) -> None:
+    check_noise_probabilities(mechanism)
+    check_noise_samples(mechanism, mechanism.sample, bits, draws)
+
+
+def _check_bounded(mechanism: BoundedLaplace, bits: Bits, draws: int) -> None:
+    """Its noise, moved to what is held; two holdings ``reach`` apart tell within the claimed epsilon."""
+    check_noise_probabilities(mechanism.noise)
+    for value in (0, mechanism.reach):
+
+        def moved(n: int, source: Bits, held: int = value) -> NDArray[np.generic]:
+            return mechanism.sample(np.full(n, held, dtype=np.int64), source) - held
+
+        check_noise_samples(mechanism.noise, moved, bits, draws)
+    digits = 128 + math.ceil(mechanism.epsilon * 3)
+    shrunk = Fraction(exp_bracket(mechanism.epsilon, digits)[0], 1 << digits)  # <= e^-epsilon
+    for report in (-5, 0, mechanism.reach // 2, mechanism.reach, mechanism.reach + 5):
+        pair = mechanism.probability(report, 0), mechanism.probability(report, mechanism.reach)
+        for (low, _), (_, high) in (pair, pair[::-1]):
+            assert low * shrunk <= high, f"epsilon is under-claimed at report {report}."
+    claimed = mechanism.cost().epsilon
+    assert claimed is not None
+    assert claimed <= mechanism.epsilon, "the cost is above the epsilon asked for."
+
+
+@dataclass(frozen=True)
+class _Family:
+    """How a family of noise is stretched, and what it claims for one coordinate moved by d."""
+
+    scaled: Callable[[Any, Fraction], Noise]
+    cost: Callable[[Any, int], Any]
+    concentrated: bool
+
+
+_FAMILIES: dict[type, _Family] = {
+    DiscreteLaplace: _Family(lambda m, f: replace(m, scale=m.scale * f), lambda m, d: m.cost(d), False),
+    DiscreteGaussian: _Family(lambda m, f: replace(m, variance=m.variance * f * f), lambda m, d: m.cost(d * d), True),
+    Stitched: _Family(
+        lambda m, f: replace(m, core=m.core * f * f, slope=m.slope / f), lambda m, d: m.cost(d, d * d), True
+    ),
+}
+
+_CHECKS: dict[type, Callable[[Any, Bits, int], None]] = {
+    DiscreteLaplace: _check_noise,
+    DiscreteGaussian: _check_noise,
+    Stitched: _check_noise,
+    BoundedLaplace: _check_bounded,
+    PermuteAndFlip: lambda mechanism, bits, draws: _check_selection(mechanism, bits, draws // 10),
+    Exponential: lambda mechanism, bits, draws: _check_selection(mechanism, bits, draws // 10),
+    RandomizedResponse: _check_response,
+}
+"""Mechanism -> its check; local randomisers that are one draw with two odds are read as ``responses.LAWS``."""

@@ -119,8 +119,8 @@ def _dot(step: Step, args: Sequence[Cell]) -> Cell:
 def _grid(step: Step, args: Sequence[Cell]) -> Cell:
     """Exact: a rational clipped and truncated, so no rounding of ours can hide an engine's."""
     low, high, bits = step.constants
-    if args[0] is None:
-        return 0.0
+    if args[0] is None or not math.isfinite(args[0]):
+        return float(math.trunc(Fraction(min(max(0.0, low), high)) * Fraction(2) ** bits))
     return float(math.trunc(Fraction(min(max(args[0], low), high)) * Fraction(2) ** bits))
 
 

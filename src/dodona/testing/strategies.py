@@ -10,7 +10,20 @@ from hypothesis import strategies as st
 
 from dodona.query.expr import Call, Column, Expr, Literal
 from dodona.query.schema import Category, Flag, Integer, Real, Schema
-from dodona.query.statistic import Features, Gate, Nearest, Outer, Partition, Query, Stack, Value, bucket, linear
+from dodona.query.statistic import (
+    Features,
+    Gate,
+    Nearest,
+    Outer,
+    Partition,
+    PrefixRoots,
+    Products,
+    Query,
+    Stack,
+    Value,
+    bucket,
+    linear,
+)
 
 HOSTILE_NUMBERS = (
     *(0.0, -0.0, 1.0, -1.0, 0.1, -0.1, 0.5, 2.5, 3.5, 1e-300, 5e-324, -5e-324, 2.2250738585072014e-308),
@@ -208,6 +221,11 @@ class _Expressions:
             return Call("in", (self.number(depth - 1), Literal(self.pick(CONSTANTS)), self.number(0)))
         return Call(self.pick(["eq", "ne", "lt", "le", "gt", "ge"]), (self.number(depth - 1), self.number(depth - 1)))
 
+    def sign(self) -> Expr:
+        """In -1, 0, 1."""
+        values = tuple(Literal(self.pick([-1.0, 0.0, 1.0])) for _ in range(2))
+        return self.pick([values[0], Call("if", (self.boolean(1), *values))])  # type: ignore[no-any-return]
+
     def any(self, depth: int) -> Expr:
         return self.pick([self.number(depth), Column(self.pick(self.schema))])  # type: ignore[no-any-return]
 
@@ -234,7 +252,7 @@ def random_query(draw: st.DrawFn, schema: Schema, depth: int = 3) -> Query:
 
 
 def _query(make: _Expressions, depth: int) -> Query:
-    leaves = ["value", "value", "features", "outer"]
+    leaves = ["value", "value", "features", "outer", "products", "roots"]
     kind = make.pick(leaves if depth <= 0 else [*leaves, "stack", "gate", "partition", "nearest"])
     if kind == "stack":
         return Stack(tuple(_query(make, depth - 1) for _ in range(make.draw(st.integers(1, 3)))))
@@ -242,6 +260,11 @@ def _query(make: _Expressions, depth: int) -> Query:
         return Gate(make.boolean(2), _query(make, depth - 1))
     if kind == "partition":
         return Partition(make.key(), _query(make, depth - 1))
+    if kind == "products":
+        conditions = tuple(make.boolean(1) for _ in range(make.draw(st.integers(1, 4))))
+        return Products(conditions, make.sign(), make.draw(st.integers(0, 3)))
+    if kind == "roots":
+        return PrefixRoots(make.key())
     if kind in ("features", "outer", "nearest"):
         exprs = tuple(make.bounded(1) for _ in range(make.draw(st.integers(1, 3))))
         features = Features(exprs, make.pick([None, None, 1.0, 0.3, 50.0]))

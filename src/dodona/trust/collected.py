@@ -8,13 +8,14 @@ import numpy as np
 
 from dodona.answer import Answer, Bill, Price, Selection, plain
 from dodona.effort import Effort
-from dodona.errors import Unsupported
 from dodona.local.collector import Collector
 from dodona.oracle import Oracle, Request
 from dodona.privacy.numbers import Number
-from dodona.query.plan import Segment
+from dodona.query.planner import Segment
 from dodona.query.schema import Schema
-from dodona.query.statistic import Query, Stack
+from dodona.query.statistic import Query
+from dodona.synopses.asked import Asked, places_in
+from dodona.synopses.base import Header, Synopsis
 from dodona.trust.local_blocks import Tier
 from dodona.trust.local_offer import Offer
 
@@ -85,11 +86,29 @@ class Collected(Oracle):
         what = f"candidate {index} of {len(places)}"
         return Selection(index, what, margin, request.effort.confidence, self._rows, self._free)
 
+    def synopsis(self) -> Synopsis:
+        """What the reports say, as a file that answers the question and its parts for ever, without the collector."""
+        scheme, asked = self._collector.scheme, self._collector.scheme.query
+        body = Asked(asked, self._mean * self._rows, *self._offer.risks())
+        refused = self._collector.refused
+        bill = Bill(
+            float(scheme.epsilon), "epsilon", 1.0, 0.0, self._free.neighbours, f"each respondent: {scheme.name}"
+        )
+        worst = float(self._offer.margin(0.95).max()) / max(self._rows, 1)
+        header = Header(
+            self._name,
+            f"{asked}, and its parts where it is a list of numbers",
+            f"each mean within {worst:.4g} for any data, with confidence 0.95",
+            f"{self._rows:,} reports collected",
+            self._schema,
+            self._rows,
+            bill,
+            {"scheme": scheme.fingerprint, "refused": refused},
+        )
+        return Synopsis(header, body)
+
     def _places(self, query: Query) -> tuple[list[int], tuple[Segment, ...] | None]:
         """All coordinates for the question itself, one for a part of a stack of numbers."""
         asked = self._collector.scheme.query
-        if query == asked:
-            return list(range(len(self._mean))), None
-        if isinstance(asked, Stack) and query in asked.parts and len(asked.parts) == len(self._mean):
-            return [asked.parts.index(query)], (Segment((), ()),)
-        raise Unsupported(f"these reports answer one question and, if it is a list of numbers, its parts: {asked}")
+        places = places_in(asked, len(self._mean), query)
+        return places, None if query == asked else (Segment((), ()),)

@@ -121,7 +121,7 @@ class Curator(Oracle):
         """Price, charge, then sum and add noise; or from a published synopsis that is good enough."""
         found = published_answer(self._published, request, self.rows)
         if found is not None:
-            return self._given(request, *found)
+            return self._given(request, found[1])
         plan, noise = self._priced(request)
         confidence = request.effort.confidence
 
@@ -177,7 +177,7 @@ class Curator(Oracle):
         name = type(request.query).__name__
         return self._charged(request, ready.plan, Cost.pure(epsilon), name, compute, Finding.from_json)
 
-    def _given(self, request: Request, synopsis: Synopsis, answer: Answer) -> Answer:
+    def _given(self, request: Request, answer: Answer) -> Answer:
         """An entry of amount 0 in the ledger, which says what asking the rows would have cost."""
         plan, noise = self._priced(request)
         saved = self._budget.amount(self._budget.units(noise.cost))

@@ -23,9 +23,9 @@ from numpy.typing import NDArray
 from dodona.answer import Answer, Bill, Price, Selection, plain
 from dodona.engines.reports import Reporting
 from dodona.engines.table import Table
-from dodona.errors import AnswerLost, BadEffort, LedgerError, Unsupported
+from dodona.errors import AnswerLost, BadEffort, LedgerError, Refused, Unsupported
 from dodona.local.holdings import Holdings
-from dodona.local.scheme import Scheme
+from dodona.local.scheme import Scheme, known_randomiser
 from dodona.mechanisms import Bits, SecureBits
 from dodona.oracle import Oracle, Request
 from dodona.privacy.budget import Budget
@@ -35,18 +35,24 @@ from dodona.privacy.sqlite_ledger import SqliteLedger
 from dodona.query.schema import Schema
 from dodona.query.scores import Scores
 from dodona.trust.local_blocks import Blocks, Spent, Tier, tier_key
-from dodona.trust.local_offer import Offer, offer_for, offer_of
+from dodona.trust.local_offer import Offer, maker, offer_for, offer_of
 from dodona.trust.scores import Ballot, ballot_for
 
 Stored = TypeVar("Stored")
 Floats = NDArray[np.float64]
 _NEIGHBOURS = "replace, each row randomised by itself"
+_ONCE = "noninteractive"
+_ONE_QUESTION = (
+    "this oracle was opened with interactive=False: it answers one question, and that was asked. "
+    "Put everything there is to ask into one Stack, or open it with interactive=True and a ledger of its own."
+)
 
 
 class Local(Oracle):
     """Answers questions about ``table`` at ``epsilon`` a row in all.
 
     ``interactive``: False admits one question, which may be a ``Stack`` of all there is to ask; the ledger enforces it.
+    ``randomiser``: None picks the best for each question; "laplace" is Alda and Simon's (15), by name.
     ``ledger``: where charges are kept: a file, or None for a private one that lasts as long as this object.
     """
 
@@ -57,16 +63,18 @@ class Local(Oracle):
         ledger: str | os.PathLike[str] | None = None,
         *,
         interactive: bool = True,
+        randomiser: str | None = None,
         analyst: str = "local",
     ) -> None:
         if table.neighbours != "replace":
             raise Unsupported("the local model counts rows in public: use Table(..., neighbours='replace').")
         self._table, self._analyst, self._interactive = table, analyst, interactive
+        self._randomiser = None if randomiser is None else known_randomiser(randomiser)
         self._bits: Bits = SecureBits()
         self._budget = Budget(epsilon=epsilon)
         self._blocks = Blocks(table.engine.rows(), table.population)
         self._ledger: Ledger = SqliteLedger.open(
-            ledger, self._budget, atoms=self._blocks.count, neighbours="replace", population=_named(table)
+            ledger, self._budget, atoms=self._blocks.count, neighbours="replace", population=_named(table, interactive)
         )
         self._spent = Spent(self._ledger, self._blocks.count)
 
@@ -130,6 +138,11 @@ class Local(Oracle):
                 f"rows that randomise themselves choose by estimated totals: mechanism='best'. Got {mechanism!r}."
             )
         query = request.query.statistics(self.schema) if isinstance(request.query, Scores) else request.query
+        if isinstance(request.query, Scores) and not request.query.linear:
+            raise Unsupported(
+                f"rows that randomise themselves give noisy totals, and {request.query} is no linear function of them: "
+                "its scores would be off by more than the noise says. Choose on a Curator, or by a linear score."
+            )
         ballot = ballot_for(request.query, self.schema, "replace")
         effort = request.effort
         offer = self._offer(replace(request, query=query))
@@ -150,7 +163,10 @@ class Local(Oracle):
             return 2 * float(offer.margin(min(each, 1 - 1e-12)).max())
         generator = np.random.default_rng(0)  # public noise: no row is behind it
         deviation = offer.spread() / offer.schemes[0].plan.units
-        draws = [_scores(ballot, offer, deviation * generator.standard_normal(len(deviation))) for _ in range(8)]
+        still = _scores(ballot, offer, np.zeros(len(deviation)))  # the public constant, no part of the noise
+        draws = [
+            _scores(ballot, offer, deviation * generator.standard_normal(len(deviation))) - still for _ in range(8)
+        ]
         spread = float(np.sqrt(np.mean(np.square(draws), axis=0).max())) * ballot.unit
         return 2 * spread * float(np.sqrt(2 * np.log(2 / (1 - min(each, 1 - 1e-12)))))
 
@@ -158,22 +174,33 @@ class Local(Oracle):
 
     def _left(self) -> NDArray[np.int64]:
         if not self._interactive and self._spent.questions:
-            raise Unsupported(
-                "this oracle was opened with interactive=False: it answers one question, and that was asked. "
-                "Put everything there is to ask into one Stack, or open it with interactive=True."
-            )
+            raise Unsupported(_ONE_QUESTION)
         return self._spent.left()
 
+    def _claim(self, request: Request, key: str) -> None:
+        """Take the one question of noninteractive use: an entry that costs nothing, under a name used for nothing else.
+
+        The ledger admits a request id for one question only, in one atomic step, so of several processes one gets it.
+        """
+        detail = f"{_fingerprint(request)}; key={key}; analyst={self._analyst}"
+        try:
+            self._ledger.charge(amount=0, analyst=_ONCE, request_id=_ONCE, what="the one question", detail=detail)
+        except Refused:
+            raise Unsupported(_ONE_QUESTION) from None
+
     def _offer(self, request: Request) -> Offer:
+        make = maker(request.query, self.schema, self._randomiser)
         paid = self._spent.earlier(self._analyst, request.key, self._blocks.sizes)
         if paid:
-            return offer_of(request.query, self.schema, self._budget, self._blocks, paid)
-        return offer_for(request.query, self.schema, request.effort, self._budget, self._blocks, self._left())
+            return offer_of(make, self._budget, self._blocks, paid)
+        return offer_for(make, request.effort, self._budget, self._blocks, self._left())
 
     def _charged(
         self, request: Request, offer: Offer, compute: Callable[[Bill], Any], restore: Callable[[str], Stored]
     ) -> Stored:
         key = request.key or secrets.token_hex(16)
+        if not self._interactive:
+            self._claim(request, key)
         for number, tier in enumerate(offer.tiers):
             charge = self._ledger.charge(
                 amount=tier.amount,
@@ -236,9 +263,12 @@ def _scores(ballot: Ballot, offer: Offer, totals: Floats) -> Floats:
     return np.asarray(ballot.tally(totals * factors), dtype=np.float64)
 
 
-def _named(table: Table) -> str:
-    """A row that is also under a curator's ledger has two budgets; they must not be mistaken for each other."""
-    return f"local:{table.population}"
+def _named(table: Table, interactive: bool) -> str:
+    """A row that is also under a curator's ledger has two budgets; they must not be mistaken for each other.
+
+    The mode is part of it, so it is fixed in the ledger's first hash: a file made for one question stays so.
+    """
+    return f"local:{table.population}" if interactive else f"local, one question:{table.population}"
 
 
 def _shortened(text: str, most: int = 2000) -> str:

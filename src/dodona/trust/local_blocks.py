@@ -9,6 +9,8 @@ the same share of the whole. Where blocks have unequal amounts left, a question 
 from __future__ import annotations
 
 import hashlib
+import os
+import threading
 from dataclasses import dataclass
 
 import numpy as np
@@ -53,11 +55,21 @@ class Spent:
 
     def __init__(self, ledger: Ledger, blocks: int) -> None:
         self._ledger, self._seen = ledger, 0
+        self._reading = threading.Lock()
+        os.register_at_fork(after_in_child=self._unlocked)
         self._paid = np.zeros(blocks, dtype=np.int64)
         self._requests: dict[tuple[str, str], tuple[int, tuple[int, ...]]] = {}
 
+    def _unlocked(self) -> None:
+        """A child's own lock: its parent's may have been held while it was forked."""
+        self._reading = threading.Lock()
+
     def left(self) -> Units:
         """Units each block may still pay."""
+        with self._reading:
+            return self._left()
+
+    def _left(self) -> Units:
         while True:
             page = self._ledger.entries(self._seen + 1, 1000)
             for entry in page:
@@ -80,9 +92,9 @@ class Spent:
 
     @property
     def questions(self) -> int:
-        """How many entries there are."""
+        """How many charges there are."""
         self.left()
-        return self._seen
+        return len(self._requests)
 
 
 def tier_key(key: str, number: int) -> str:

@@ -62,12 +62,16 @@ class Offer:
 
     def margin(self, confidence: float) -> Floats:
         """What each total's error stays within, with this probability; truncation to the grid included."""
-        units, log = self._units, math.log(2 / (1 - confidence))
-        jumps = np.max(
-            [w * s.jumps(t.rows) for w, s, t in zip(self.weights(), self.schemes, self.tiers, strict=True)], axis=0
-        )
-        noise = self._deviation(1) * math.sqrt(2 * log) + 2 / 3 * log * jumps * units * self.rows
-        return np.asarray(noise + self.schemes[0].plan.rounding * self.rows)
+        log = math.log(2 / (1 - confidence))
+        deviation, jump, rounding = self.risks()
+        return deviation * math.sqrt(2 * log) + 2 / 3 * log * jump + rounding
+
+    def risks(self) -> tuple[Floats, Floats, Floats]:
+        """(standard deviation for any data, the most one report moves it, rounding) of each total: a margin's parts."""
+        parts = zip(self.weights(), self.schemes, self.tiers, strict=True)
+        jumps = np.max([w * s.jumps(t.rows) for w, s, t in parts], axis=0) * self._units * self.rows
+        rounding = np.broadcast_to(self.schemes[0].plan.rounding * self.rows, jumps.shape)
+        return self._deviation(1), np.asarray(jumps), np.asarray(rounding, dtype=np.float64)
 
     @property
     def _units(self) -> Floats:
@@ -87,7 +91,16 @@ class Offer:
         return float(((self._deviation(0) / self._units / weights) ** 2).sum())
 
 
-def offer_for(query: Query, schema: Schema, effort: Effort, budget: Budget, blocks: Blocks, left: Units) -> Offer:
+Make = Callable[[Fraction], Scheme]
+"""The scheme of one question at an epsilon."""
+
+
+def maker(query: Query, schema: Schema, randomiser: str | None = None) -> Make:
+    """By the randomiser of that name, or the best."""
+    return lambda epsilon: scheme_for(query, schema, epsilon, randomiser)
+
+
+def offer_for(make: Make, effort: Effort, budget: Budget, blocks: Blocks, left: Units) -> Offer:
     """Who answers at this effort; ``BudgetSpent`` where what is left does not suffice."""
     if effort.kind == "rho":
         raise Unsupported("rho= needs a curator: rows that randomise themselves promise pure epsilon. Use epsilon=.")
@@ -95,27 +108,27 @@ def offer_for(query: Query, schema: Schema, effort: Effort, budget: Budget, bloc
         amount = math.ceil(effort.amount * budget.capacity / budget.total)
         if amount > int(left.min()):
             raise too_much(budget, amount, int(left.min()))
-        return _made(query, schema, budget, blocks, _whole(blocks, amount))
+        return _made(make, budget, blocks, _whole(blocks, amount))
     if effort.kind == "share":
-        return _shared(query, schema, effort.amount, budget, blocks, left)
-    return _tolerant(query, schema, effort, budget, blocks, left)
+        return _shared(make, effort.amount, budget, blocks, left)
+    return _tolerant(make, effort, budget, blocks, left)
 
 
-def offer_of(query: Query, schema: Schema, budget: Budget, blocks: Blocks, tiers: list[Tier]) -> Offer:
+def offer_of(make: Make, budget: Budget, blocks: Blocks, tiers: list[Tier]) -> Offer:
     """The offer that these tiers were charged for."""
-    return _made(query, schema, budget, blocks, tiers)
+    return _made(make, budget, blocks, tiers)
 
 
 def _whole(blocks: Blocks, amount: int) -> list[Tier]:
     return [Tier(tuple(range(blocks.count)), amount, blocks.rows)]
 
 
-def _shared(query: Query, schema: Schema, share: Fraction, budget: Budget, blocks: Blocks, left: Units) -> Offer:
+def _shared(make: Make, share: Fraction, budget: Budget, blocks: Blocks, left: Units) -> Offer:
     wanted = math.floor(share * budget.capacity * blocks.count)
     if wanted > int(left.sum()):
         raise too_much(budget, wanted // blocks.count, int(left.sum()) // blocks.count)
     offers = [
-        _made(query, schema, budget, blocks, tiers)
+        _made(make, budget, blocks, tiers)
         for way in (fresh, even)
         if (tiers := way(left, wanted, blocks.sizes)) and _enough(budget, tiers)
     ]
@@ -129,8 +142,8 @@ def _enough(budget: Budget, tiers: list[Tier]) -> bool:
     return all(budget.amount(tier.amount) >= _LEAST for tier in tiers)
 
 
-def _made(query: Query, schema: Schema, budget: Budget, blocks: Blocks, tiers: list[Tier]) -> Offer:
-    schemes = tuple(scheme_for(query, schema, _rounded(budget.amount(tier.amount))) for tier in tiers)
+def _made(make: Make, budget: Budget, blocks: Blocks, tiers: list[Tier]) -> Offer:
+    schemes = tuple(make(_rounded(budget.amount(tier.amount))) for tier in tiers)
     return Offer(tuple(tiers), schemes, blocks.rows)
 
 
@@ -140,11 +153,11 @@ def _rounded(epsilon: Fraction) -> Fraction:
     return 1 / inverse
 
 
-def _tolerant(query: Query, schema: Schema, effort: Effort, budget: Budget, blocks: Blocks, left: Units) -> Offer:
+def _tolerant(make: Make, effort: Effort, budget: Budget, blocks: Blocks, left: Units) -> Offer:
     """The smallest share, to one part in a thousand, whose margin of the mean meets the tolerance everywhere."""
 
     def meets(share: Fraction) -> Callable[[], Offer] | None:
-        offer = _shared(query, schema, share, budget, blocks, left)
+        offer = _shared(make, share, budget, blocks, left)
         worst = float(offer.margin(effort.confidence).max()) / max(blocks.rows, 1)
         return (lambda: offer) if worst <= effort.amount else None
 
@@ -153,7 +166,7 @@ def _tolerant(query: Query, schema: Schema, effort: Effort, budget: Budget, bloc
         raise too_much(budget, 1, 0)
     best = meets(most)
     if best is None:
-        offer = _shared(query, schema, most, budget, blocks, left)
+        offer = _shared(make, most, budget, blocks, left)
         reached = float(offer.margin(effort.confidence).max()) / max(blocks.rows, 1)
         raise BadEffort(
             f"tolerance must be at least {reached:.3g} here: {blocks.rows:,} rows with what is left of their epsilon "

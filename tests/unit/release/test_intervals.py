@@ -18,6 +18,7 @@ from dodona.release.ranges_tree import Shape, consistent
 from dodona.synopses.file import load
 from dodona.testing.oracles import seeded_curator
 from dodona.trust.exact import Exact
+from dodona.trust.local import Local
 
 SCHEMA = Schema({"age": Integer(0, 511), "height": Real(1, 2), "smoker": Flag()})
 
@@ -64,6 +65,25 @@ def test_best_is_the_least_predicted_error_and_margins_cover():
             answer = synopsis.ask(f"age BETWEEN {low} AND {low + 70}")
             inside.append(abs(answer.total - truth.ask(f"age BETWEEN {low} AND {low + 70}").total) <= answer.margin)
     assert np.mean(inside) > 0.9
+
+
+def test_the_plan_is_free_and_its_first_line_is_what_is_made():
+    curator = seeded_curator(people(20_000), Budget(epsilon=1, delta=1e-6), 2)
+    plan = release.plan_intervals(curator, "age", share=1)
+    errors = [verdict.error for verdict in plan]
+    assert errors == sorted(errors)
+    assert len(plan) == len(METHODS)
+    left = curator.left
+    synopsis = intervals(curator, "age", share=1)
+    assert left > 0.99 * float(curator.budget.amount(curator.budget.capacity))
+    assert plan[0].what.endswith(synopsis.header.notes["method"])
+
+
+def test_local_rows_publish_ranges_too():
+    local = Local(people(20_000), epsilon=4)
+    synopsis = intervals(local, "age", share=1)
+    assert synopsis.header.notes["method"] != "factorisation"
+    assert abs(synopsis.ask("age < 100").mean - Exact(people(20_000)).ask("age < 100").mean) < 0.1
 
 
 def test_quantiles_median_cdf_and_histogram_are_free():
@@ -150,9 +170,9 @@ def test_consistency_is_least_squares():
     sizes, variances = (3, 6, 24), (2.0, 1.0, 3.0)
     levels = [rng.normal(0, 5, size) for size in sizes]
     design = np.concatenate(
-        [np.kron(np.eye(size), np.ones(24 // size)) / math.sqrt(v) for size, v in zip(sizes, variances, strict=False)]
+        [np.kron(np.eye(size), np.ones(24 // size)) / math.sqrt(v) for size, v in zip(sizes, variances, strict=True)]
     )
-    target = np.concatenate([level / math.sqrt(v) for level, v in zip(levels, variances, strict=False)])
+    target = np.concatenate([level / math.sqrt(v) for level, v in zip(levels, variances, strict=True)])
     expected = np.linalg.lstsq(design, target, rcond=None)[0]
     np.testing.assert_allclose(consistent(levels, variances), expected, atol=1e-9)
 

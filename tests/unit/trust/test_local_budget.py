@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dodona.engines.table import Table
-from dodona.errors import AnswerLost, BadEffort, BudgetSpent, Unsupported
+from dodona.errors import AnswerLost, BadEffort, BudgetSpent, LedgerError, Refused, Unsupported
 from dodona.query.schema import Flag, Real, Schema
 from dodona.query.statistic import Products, Stack, Value, as_expr
 from dodona.testing.bits import SeededBits
@@ -138,6 +138,35 @@ def test_noninteractive_use_is_one_question():
         oracle.ask("f", share=0.2)
     with pytest.raises(Unsupported, match="interactive=False"):
         oracle.select(["f", "g"], share=0.2)
+
+
+def test_two_processes_cannot_both_ask_the_one_question(tmp_path):
+    """Both looked before either asked: the ledger lets one of them through, and charges nothing for the other."""
+    first, second = (local(interactive=False, ledger=tmp_path / "l.db") for _ in range(2))
+    second._left = first._left = first._spent.left  # the check that a race gets past
+    answer = first.ask("f", share=0.2, request_id="a")
+    left = first.left
+    with pytest.raises(Unsupported, match="interactive=False"):
+        second.ask("g", share=0.2)
+    with pytest.raises(Unsupported, match="interactive=False"):
+        second.ask("f", share=0.2, request_id="b")
+    assert second.left == left
+    assert second.ask("f", share=0.2, request_id="a").total == answer.total  # a retry of the same one
+
+
+def test_a_ledger_made_for_one_question_stays_so(tmp_path):
+    local(interactive=False, ledger=tmp_path / "l.db").ask("f", share=0.2)
+    with pytest.raises((LedgerError, Refused)):
+        local(ledger=tmp_path / "l.db")
+    local(ledger=tmp_path / "m.db").ask("f", share=0.2)
+    with pytest.raises((LedgerError, Refused)):
+        local(interactive=False, ledger=tmp_path / "m.db")
+
+
+def test_a_grant_is_no_question():
+    oracle = local(interactive=False)
+    oracle.ledger.grant("local", oracle.budget.capacity)
+    assert oracle.ask("f", share=0.2).total is not None
 
 
 def test_tolerance_finds_the_smallest_share():

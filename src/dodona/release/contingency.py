@@ -8,7 +8,7 @@ named; predicting costs nothing, since noise is known before it is drawn:
 * ``blocks``: noise on few large marginals that contain all small ones; unbiased, exact error bars;
 * ``pairs``: noise on one- and two-way statistics only, and the log-linear model of them: for small budgets;
 * ``adaptive``: multiplicative weights repaired (``adaptive.py``): for small pure budgets, and for grids beyond listing;
-* ``submodular``: Algorithm 1 of Gupta, Hardt, Roth and Ullman (2011), never chosen for you (``submodular.py``).
+* ``submodular``: Algorithm 1 of Gupta, Hardt, Roth and Ullman (2011), never chosen for you (``tree.py``).
 
 The predictions for ``pairs`` and ``adaptive`` are rules measured on census data (docs/conjunctions.md), not theorems.
 """
@@ -26,7 +26,9 @@ from dodona.concepts.grid import Grid
 from dodona.errors import BadEffort, BadQuery, Unsupported
 from dodona.oracle import Oracle
 from dodona.privacy.numbers import Number
+from dodona.query.expr import Literal
 from dodona.query.schema import Schema
+from dodona.query.statistic import Value
 from dodona.release import adaptive, direct
 from dodona.release.blocks import cell_variance
 from dodona.release.marginal_estimates import Gathered
@@ -44,7 +46,7 @@ _ESTIMATED = "estimated from the fit, not proven"
 
 @dataclass(frozen=True)
 class Offer:
-    """A way to publish: its predicted mean absolute error of a count over all conjunctions, in rows, and how to do it."""
+    """A way to publish: its predicted mean absolute error of a count over all conjunctions, in rows, and its making."""
 
     name: str
     error: float
@@ -60,6 +62,7 @@ class _Task:
     edges: Mapping[str, tuple[float, ...]]
     portion: Portion
     concentrated: bool
+    counted: bool
 
     @property
     def rows(self) -> float:
@@ -79,10 +82,10 @@ def conjunctions(
     rho: Number | None = None,
     method: str = "best",
 ) -> Synopsis:
-    """The synopsis. ``columns``: over which; all with listed values or ``edges`` unless given. ``edges``: of buckets."""
+    """The synopsis. ``columns``: over which; unless given, all with listed values or ``edges`` (of buckets)."""
     task = _task(oracle, width, columns, edges, Portion.of(share, epsilon, rho))
     if method == "submodular":
-        from dodona.release.submodular import conjunctions_by_tree
+        from dodona.release.tree import conjunctions_by_tree
 
         return conjunctions_by_tree(oracle, task.grid, width, task.portion)
     offer = min(_offers(task, method), key=lambda offered: offered.error)
@@ -120,7 +123,8 @@ def _task(
         raise BadQuery(f"width must be 1 to {len(grid.sides)}, the number of columns. Got {width!r}.")
     stated = {side.column: side.edges for side in grid.sides if side.edges}
     price = oracle.price(grid.marginal((0,)), **portion.part())
-    return _Task(oracle, oracle.schema, grid, width, stated, portion, price.cost.unit == "rho")
+    counted = oracle.price(Value(Literal(1.0)), **portion.part()).cost.amount > 0
+    return _Task(oracle, oracle.schema, grid, width, stated, portion, price.cost.unit == "rho", counted)
 
 
 def _offers(task: _Task, method: str) -> list[Offer]:
@@ -128,7 +132,7 @@ def _offers(task: _Task, method: str) -> list[Offer]:
         raise BadQuery(f"method must be best, submodular, {', '.join(METHODS)}. Got {method!r}.")
     found = []
     if method in ("best", "characters", "blocks"):
-        for design in direct.designs(task.grid, task.width, task.concentrated):
+        for design in direct.designs(task.grid, task.width, task.concentrated, counted=task.counted):
             error = direct.predicted(task.oracle, task.grid, task.width, design, task.portion)
             found.append(Offer(design.kind, error, lambda design=design: _unbiased(task, design)))  # type: ignore[misc]
     if method in ("best", "pairs") and task.oracle.rows and task.width > 1 and task.grid.cells <= MOST_FITTED:
@@ -151,7 +155,11 @@ def _unbiased(task: _Task, design: direct.Direct) -> tuple[Body, Sequence[Bill],
     variances = np.array([gathered.estimates[s].variance for s in supports])
     body = Marginals(task.schema, task.grid, task.width, residuals, variances, task.edges)
     worst = math.sqrt(max(cell_variance(task.grid, s, dict(zip(supports, variances, strict=True))) for s in supports))
-    return body, bills, f"unbiased; the noise of a conjunction's count has a standard deviation of at most {worst:.4g} rows"
+    return (
+        body,
+        bills,
+        f"unbiased; the noise of a conjunction's count has a standard deviation of at most {worst:.4g} rows",
+    )
 
 
 def _pairs(task: _Task) -> Offer:
@@ -188,7 +196,7 @@ def _adaptive(task: _Task) -> Offer:
         else:
             plan = adaptive.schedule(task.grid, task.width, rows / max(noise, 1e-9))
             learnt = adaptive.learn(task.oracle, task.grid, task.portion, plan, rows)
-            off, bills = 1.15 * learnt.deviation, learnt.bills
+            off, bills = learnt.deviation, learnt.bills
             body = _model(task, learnt.model.inner.table * rows, off)
         return body, bills, f"a count is off by about {off:.4g} rows ({_ESTIMATED})"
 

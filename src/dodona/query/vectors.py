@@ -1,0 +1,142 @@
+"""How feature vectors, their products and nearest centres are planned."""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
+from fractions import Fraction
+
+from dodona.errors import BadQuery
+from dodona.query.compiler import exponent
+from dodona.query.planner import (
+    PRODUCT_BITS,
+    SUM_BITS,
+    Coordinate,
+    Place,
+    Planner,
+    Scalar,
+    block_of,
+    inside,
+    side_by_side,
+)
+from dodona.query.program import Block
+from dodona.query.reach import Reach
+from dodona.query.statistic import Features, Nearest, Outer, Products
+from dodona.query.typed import Value as Typed
+from dodona.query.typed import numeric
+from dodona.query.types import Type
+
+_BALL_MARGIN = 1 - 2.0**-30  # covers the rounding of the computed length of up to 8192 features
+
+
+def features(p: Planner, query: Features, place: Place) -> Reach:
+    scalars, radius = _vector(p, query, SUM_BITS)
+    if radius is None:
+        return side_by_side(p, scalars, place, (len(scalars),))
+    weight = _ball_weight(p, scalars, radius)
+    p.add(place, block_of(scalars), [Coordinate(s.unit, s.rounding, weight) for s in scalars], (len(scalars),))
+    box = Reach.stack(Reach.scalar(s.low, s.high, weight) for s in scalars)
+    return box.in_ball(radius / weight, len(scalars))
+
+
+def _ball_weight(p: Planner, scalars: Sequence[Scalar], radius: Fraction) -> Fraction:
+    """One weight for the whole vector: the ball knows no direction."""
+    return p.weight(scalars[0]) if p.level else Fraction(math.ceil(radius))
+
+
+def _vector(p: Planner, query: Features, most_bits: int) -> tuple[list[Scalar], Fraction | None]:
+    """The features on their grids, and in a ball its radius in grid steps (then all have the same grid)."""
+    values = [p.bounded(expr) for expr in query.exprs]
+    edge = query.radius
+    if edge is None:
+        return [p.leaf(expr, most_bits) for expr in query.exprs], None
+    bits = most_bits - exponent(min(edge, max(value.type.size for value in values)))
+    # A missing feature counts as 0, so that it does not void the length of the others.
+    zero = p.build.const(0.0)
+    present = [p.build.emit("coalesce", p.build.emit("finite", value.step), zero) for value in values]
+    squares = [p.build.emit("mul", step, step) for step in present]
+    total = functools.reduce(lambda a, b: p.build.emit("add", a, b), squares)
+    limit = p.build.const(edge * _BALL_MARGIN)
+    factor = p.build.emit("div", limit, p.build.emit("greatest", p.build.emit("sqrt", total), limit))
+    own = zip(present, values, strict=True)
+    scaled = [Typed(p.build.emit("mul", step, factor), _shrunk(v.type, edge)) for step, v in own]
+    return [p.scalar(value, most_bits, bits) for value in scaled], Fraction(edge) * Fraction(2) ** bits
+
+
+def _shrunk(kind: Type, edge: float) -> Type:
+    """A factor below 1 draws values towards 0, so the range gains 0; and no coordinate is longer than the whole."""
+    low, high = max(min(kind.low, 0.0), -edge), min(max(kind.high, 0.0), edge)
+    return replace(kind, low=low, high=high, integral=False)
+
+
+def outer(p: Planner, query: Outer, place: Place) -> Reach:
+    scalars, radius = _vector(p, query.features, PRODUCT_BITS)
+    weights = [p.weight(s) if radius is None else _ball_weight(p, scalars, radius) for s in scalars]
+    d = len(scalars)
+    pairs = [(i, j) for i in range(d) for j in range(i, d)]
+    kinds = Counter((scalars[i][2:4], scalars[j][2:4], weights[i] * weights[j], i == j) for i, j in pairs)
+    reach = Reach.stack(_product(*kind).times(count) for kind, count in kinds.items())
+    if radius is not None:
+        reach = reach.in_ball((radius / weights[0]) ** 2, len(pairs))
+    # <u(x), u(y)> >= 0 (``reach.py``), so |u(x) - u(y)|^2 <= 2 max |u|^2.
+    change = replace(reach.change, l2_squared=min(reach.change.l2_squared, 2 * reach.size.l2_squared))
+    coordinates = [_paired(scalars[i], scalars[j], weights[i] * weights[j]) for i, j in pairs]
+    block = block_of(scalars)
+    if place.key is None:
+        block = replace(block, gram=True)
+    else:
+        steps = tuple(p.build.emit("mul", block.values[i], block.values[j]) for i, j in pairs)
+        block = Block(steps, block.bound**2)
+    p.add(place, block, coordinates, (len(pairs),))
+    return Reach(reach.size, change)
+
+
+def _paired(a: Scalar, b: Scalar, weight: Fraction) -> Coordinate:
+    """|xy - x'y'| <= |x||y - y'| + |y'||x - x'|."""
+    rounding = a.size * a.unit * b.rounding + b.size * b.unit * a.rounding
+    return Coordinate(a.unit * b.unit, rounding, weight)
+
+
+def _product(a: tuple[int, int], b: tuple[int, int], weight: Fraction, same: bool) -> Reach:
+    """Of xy with x in [a] and y in [b]; a square is not negative."""
+    ends = [x * y for x in a for y in b]
+    return Reach.scalar(max(min(ends), 0) if same else min(ends), max(ends), weight)
+
+
+def nearest(p: Planner, query: Nearest, place: Place) -> Reach:
+    largest_feature = max(p.bounded(expr).type.size for expr in query.features.exprs)
+    size = max(largest_feature, *(abs(x) for centre in query.centres for x in centre))
+    bits = PRODUCT_BITS - exponent(size)
+    features, _ = _vector(p, query.features, PRODUCT_BITS)
+    steps = [_rescaled(p, feature.step, feature.bits, bits) for feature in features]
+    centres = tuple(tuple(float(math.trunc(math.ldexp(x, bits))) for x in centre) for centre in query.centres)
+    key = p.build.emit("nearest", *steps, constants=centres)
+    reach = p.plan(query.of, inside(p, place, key, tuple(range(len(centres)))))
+    public = all(map(p.is_public, query.features.exprs))
+    return reach if public else reach.parted()
+
+
+def products(p: Planner, query: Products, place: Place) -> Reach:
+    """Each product is 0 or 1, so each coordinate of a row is within the range of the weight, and 0 is possible."""
+    if place.key is not None:
+        raise BadQuery("products cannot stand inside a partition: gate them, or add the cells to their conditions.")
+    conditions = [p.compiler.condition(condition) for condition in query.conditions]
+    bits = [p.scalar(numeric(p.build, condition), SUM_BITS) for condition in conditions]
+    weight = p.scalar(p.bounded(query.weight), SUM_BITS)
+    if not (weight.whole and weight.size <= 1):
+        raise BadQuery(f"the weight of products must be -1, 0 or 1. Got {query.weight}.")
+    block = Block(tuple(bit.step for bit in bits), 1, order=query.order, weight=weight.step)
+    share = p.weight(weight)
+    p.add(place, block, [Coordinate(1.0, 0.0, share)] * block.width, (block.width,))
+    return Reach.scalar(min(weight.low, 0), max(weight.high, 0), share).times(block.width)
+
+
+def _rescaled(p: Planner, step: int, own: int, bits: int) -> int:
+    """The same whole steps counted on the common grid of all features and centres."""
+    if own == bits:
+        return step
+    scaled = p.build.emit("mul", step, p.build.const(math.ldexp(1.0, bits - own)))
+    return p.build.emit("grid", scaled, constants=(-(2.0**PRODUCT_BITS), 2.0**PRODUCT_BITS, 0))
