@@ -55,7 +55,9 @@ def boxes(
     deviation += float(np.sqrt(np.mean(np.square(changed))))
     weights = table.ravel()
     about = f"boxes over {', '.join(map(str, axes))}, over the rows where all are known"
-    accuracy = f"a random box is off by at most {deviation:.3g} rows (root mean square: noise, and what shrinkage changed)"
+    accuracy = (
+        f"a random box is off by at most {deviation:.3g} rows (root mean square: noise, and what shrinkage changed)"
+    )
     words = f"counts on {len(levels)} levels of joint cells, least squares, shrinkage"
     header = Header(oracle.name, about, accuracy, words, oracle.schema, oracle.rows, answer.cost, {"method": "tree"})
     return Synopsis(header, Boxes(oracle.schema, axes, weights, deviation))

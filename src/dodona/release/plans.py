@@ -54,7 +54,9 @@ def plan_boxes(
     details = {"rows off, root mean square": deviation, "levels": float(len(levels))}
     what = f"a random box over {', '.join(map(str, axes))} within {e:g} of {rows:,} rows"
     how = "simulated noise of the levels"
-    why = "By noise alone: shrinkage lessens it on smooth data and may add to it on steep ones; the release states both."
+    why = (
+        "By noise alone: shrinkage lessens it on smooth data and may add to it on steep ones; the release states both."
+    )
     return [Verdict(what, _outcome(rows, needed), how, error, needed, _cost(price.cost), why, details)]
 
 

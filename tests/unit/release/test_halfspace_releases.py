@@ -45,6 +45,12 @@ def test_nets_state_their_gamma_and_err_more(table):
     assert max(errors) < 0.45
 
 
+def test_sums_of_three_terms_and_chained_products_are_read(table):
+    synopsis = halfspaces(Exact(table), NAMES, probes=20)
+    assert synopsis.ask("a + b + c >= 0.1").total == pytest.approx(synopsis.ask("(a + b) >= 0.1 - c").total)
+    assert synopsis.ask("2 * 3 * a >= b").total == pytest.approx(synopsis.ask("6 * a - b >= 0").total)
+
+
 @pytest.mark.parametrize("make", [halfspaces, halfspace_nets])
 def test_saved_and_loaded(table, make, tmp_path):
     synopsis = make(Exact(table), NAMES)

@@ -1,0 +1,111 @@
+"""Plans of boxes, halfspaces and small databases: free, and true of what is then released."""
+
+import numpy as np
+import pytest
+
+from dodona import release
+from dodona.bounds.base import Outcome
+from dodona.concepts.finite import Finite
+from dodona.engines.table import Table
+from dodona.errors import BadEffort, BadQuery, Unsupported
+from dodona.privacy.budget import Budget
+from dodona.query.schema import Flag, Integer, Real, Schema
+from dodona.testing.oracles import seeded_curator
+from dodona.trust.exact import Exact
+
+SCHEMA = Schema({"x": Integer(0, 15), "y": Integer(0, 7), "u": Real(-1, 1), "v": Real(-1, 1), "f": Flag()})
+CLASS = Finite.of(["x >= 8", "f", "f AND x < 3"])
+
+
+@pytest.fixture(scope="module")
+def table():
+    rng = np.random.default_rng(0)
+    whole = {"x": rng.integers(0, 16, 4000), "y": rng.integers(0, 8, 4000), "f": rng.random(4000) < 0.4}
+    return Table({**whole, "u": rng.uniform(-1, 1, 4000), "v": rng.uniform(-1, 1, 4000)}, SCHEMA, name="t")
+
+
+def curator(table, epsilon=1, **more):
+    return seeded_curator(table, Budget(epsilon=epsilon, **more), 3)
+
+
+def test_boxes(table):
+    oracle = curator(table)
+    (plan,) = release.plan_boxes(oracle, ["x", "y"], e=0.2, share=1)
+    assert plan.feasible
+    assert float(plan.cost.epsilon) == pytest.approx(1)
+    assert plan.rows == pytest.approx(plan.error / 0.2, abs=1)
+    assert oracle.left == 1  # nothing was spent
+    (half,) = release.plan_boxes(oracle, ["x", "y"], e=0.2, share="0.5")
+    assert half.error == pytest.approx(2 * plan.error, rel=0.1)
+    (fine,) = release.plan_boxes(oracle, ["x", "y"], e=0.001, share=1)
+    assert fine.outcome is Outcome.INFEASIBLE
+    assert fine.rows > 4000
+    made = release.boxes(oracle, ["x", "y"], share=1)
+    assert made.body.deviation >= plan.details["rows off, root mean square"]  # what shrinkage changed comes on top
+
+
+def test_halfspaces(table):
+    oracle = curator(table, 4)
+    model, theorem = release.plan_halfspaces(oracle, ["u", "v"], e=0.1, share=1, probes=40)
+    assert model.outcome is Outcome.VACUOUS
+    assert 0 < model.error < 4000
+    assert model.details["probes"] == 40
+    assert "6.5" in theorem.theorem
+    assert not theorem.feasible
+    assert oracle.left == 4
+
+
+@pytest.mark.parametrize(("size", "words"), [(3, "selection"), (500, "multiplicative weights")])
+def test_small_database(table, size, words):
+    oracle = curator(table)
+    own, theorem = release.plan_small_database(oracle, CLASS, size=size, e=0.7, share=1)
+    assert words in own.what
+    assert "3.1" in theorem.theorem
+    assert oracle.left == 1
+    made = release.small_database(oracle, CLASS, size=size, share=1)
+    if words == "selection":
+        assert own.feasible
+        assert made.body.margin <= own.error + 1
+    else:
+        assert made.body.margin >= own.details["rows off by the certificate"] / 2  # the mechanism may beat its bound
+        assert own.outcome is Outcome.VACUOUS
+    strict = release.plan_small_database(curator(table), CLASS, size=size, e=0.01, share=1)[0]
+    assert not strict.feasible
+
+
+def test_concentrated_budgets_have_no_pure_theorem(table):
+    oracle = curator(table, delta=1e-6)
+    assert len(release.plan_small_database(oracle, CLASS, size=3, e=0.7, share=1)) == 1
+    assert len(release.plan_halfspaces(oracle, ["u", "v"], e=0.1, share=1, probes=20)) == 1
+    assert release.plan_boxes(oracle, ["x", "y"], e=0.2, share=1)[0].cost.epsilon is None
+
+
+def test_odd_wishes_are_refused(table):
+    for e in (0, 1, True):
+        with pytest.raises(BadEffort, match="e must"):
+            release.plan_boxes(curator(table), ["x", "y"], e=e, share=1)
+    private = Table({"x": [1], "y": [1], "u": [0.0], "v": [0.0], "f": [True]}, SCHEMA, neighbours="add-remove")
+    with pytest.raises(Unsupported, match="public number"):
+        release.plan_boxes(curator(private), ["x", "y"], e=0.1, share=1)
+    with pytest.raises(BadQuery, match="bits"):
+        release.boxes(Exact(table), ["x", "y"], bits=[3])
+    with pytest.raises(BadQuery, match="rounds"):
+        release.small_database(Exact(table), CLASS, size=500, rounds=0)
+
+
+def test_a_synopsis_is_evaluated_by_who_holds_the_data(table):
+    synopsis = release.small_database(curator(table), CLASS, size=500, share=1)
+    found = synopsis.evaluate(Exact(table), CLASS)
+    assert found.members == 3
+    assert found.worst * 4000 <= synopsis.body.margin
+    assert "NOT PRIVATE" in str(found)
+    oracle = curator(table)
+    for noisy in (oracle, synopsis):
+        with pytest.raises(Unsupported, match="Exact"):
+            synopsis.evaluate(noisy, CLASS)
+    assert oracle.left == 1
+
+
+def test_above_its_stated_confidence_a_table_promises_nothing(table):
+    synopsis = release.small_database(curator(table), CLASS, size=500, share=1)
+    assert synopsis.ask("f", confidence=0.99).margin >= 4000 > synopsis.ask("f").margin
