@@ -27,6 +27,7 @@ from dodona.query.plan import compile_query
 from dodona.query.schema import Flag, Integer, Schema
 from dodona.query.scores import Scores
 from dodona.query.statistic import as_expr
+from dodona.release.contingency import conjunctions
 from dodona.release.database_scores import Databases, Misfits
 from dodona.release.domain import Domain
 from dodona.release.mixed import Shifted
@@ -148,9 +149,9 @@ def test_kinds_that_say_they_are_linear_are(name: str) -> None:
     rng = np.random.default_rng(3)
     straight = True
     for _ in range(40):
-        u, v = (rng.integers(-9, 10, added.shape[1]) for _ in range(2))
-        still = np.asarray(scores.tally(SCHEMA, np.zeros_like(u)))
-        parts = [np.asarray(scores.tally(SCHEMA, w)) - still for w in (u, v, u + 2 * v)]
+        u, v = rng.integers(-9, 10, (2, added.shape[1]))
+        still = np.asarray(scores.tally(SCHEMA, np.zeros(added.shape[1], dtype=np.int64)))
+        parts = [np.asarray(scores.tally(SCHEMA, np.asarray(w))) - still for w in (u, v, u + 2 * v)]
         straight = straight and bool(np.array_equal(parts[0] + 2 * parts[1], parts[2]))
     assert straight == scores.linear
 
@@ -168,3 +169,14 @@ def test_public_constants_are_no_part_of_a_local_margin() -> None:
     table = Table({n: np.repeat(v, 400) for n, v in COLUMNS.items()}, SCHEMA)
     near, far = (Local(table, 1).select(Misfits(CLASS, np.full(4, size)), share=1).margin for size in (0, 1_000_000))
     assert near == pytest.approx(far)
+
+
+def test_conjunctions_of_local_rows_are_released_without_a_choice() -> None:
+    rng = np.random.default_rng(0)
+    flags = Schema({f"f{i}": Flag() for i in range(5)})
+    table = Table({name: rng.random(3000) < 0.3 for name in flags}, flags)
+    local = Local(table, 1)
+    with pytest.raises(Unsupported):
+        conjunctions(local, width=3, share=1, method="adaptive")
+    assert local.left == 1
+    assert conjunctions(local, width=3, share=1).header.notes["method"] != "adaptive"

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import importlib
+import sys
+from types import ModuleType
 from typing import Any
 
 _HOME: dict[str, str] = {
@@ -32,6 +34,19 @@ _HOME: dict[str, str] = {
     "arrangement_question": "arranged",
 }
 """Public name -> module of this room that holds it."""
+
+
+class _Room(ModuleType):
+    """Importing ``release/boxes.py`` would bind the name ``boxes`` here to that module, and hide the function of the
+    same name from then on; public names stay functions instead.
+    """
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if not (name in _HOME and isinstance(value, ModuleType)):
+            super().__setattr__(name, value)
+
+
+sys.modules[__name__].__class__ = _Room
 
 
 def __getattr__(name: str) -> Any:

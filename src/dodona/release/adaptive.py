@@ -72,7 +72,9 @@ def _bit_marginals(model: LogLinear, supports: tuple[Support, ...], d: int) -> F
 
 @dataclass(frozen=True)
 class Schedule:
-    """``rounds`` of choosing one of ``candidates``, whose scores are less by the public ``penalties``; answers are of ``width``."""
+    """``rounds`` of choosing one of ``candidates``, whose scores are less by the public ``penalties``; answers are of
+    ``width``.
+    """
 
     rounds: int
     candidates: tuple[Support, ...]

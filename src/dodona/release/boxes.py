@@ -4,7 +4,7 @@ Counts by level over joint cells, each level splitting every column alike: the l
 partition. Least squares makes the levels agree (``ranges_tree.py``), going up; going down, a family's total is shared
 out by its children's counts only so far as these differ by more than their noise (James and Stein 1961), and none is
 negative. Where the data are smooth or absent a box then pays for few levels, and where they are not, for all; on steep
-data shrinkage is a bias that adds up over a box. The stated error counts both: the noise of the plain least squares, and
+data shrinkage is a bias that adds up over a box. The stated error counts both: the noise of plain least squares, and
 the root mean square, over random boxes, of what sharing out changed (their sum bounds that of the error: Minkowski).
 """
 

@@ -29,7 +29,9 @@ def test_the_printed_threshold_is_tiny() -> None:
     """Far below any gain worth a piece: 1.5e-3 at alpha = beta = 0.1."""
     assert threshold(0.1, 0.1, monotone=False) == pytest.approx(1.54e-3, rel=0.01)
     alpha = beta = 0.1
-    assert threshold(alpha, beta, monotone=False) == pytest.approx(alpha**2 / (math.log(2 / beta) * (5 * alpha / 3 + 2)))
+    assert threshold(alpha, beta, monotone=False) == pytest.approx(
+        alpha**2 / (math.log(2 / beta) * (5 * alpha / 3 + 2))
+    )
     assert threshold(alpha, beta, monotone=True) > threshold(alpha, beta, monotone=False)
     assert threshold(alpha, beta, monotone=True, width=True) < threshold(alpha, beta, monotone=True)
 
@@ -63,7 +65,9 @@ def test_rounds_of_release_by_learning() -> None:
 def test_parities_follow_from_conjunctions_exactly() -> None:
     bits = np.random.default_rng(0).random((500, 5)) < 0.4
     names = list("abcde")
-    truth = Exact(Table({n: bits[:, i] for i, n in enumerate(names)}, Schema({n: Flag(missing=False) for n in names}), name="t"))
+    truth = Exact(
+        Table({n: bits[:, i] for i, n in enumerate(names)}, Schema({n: Flag(missing=False) for n in names}), name="t")
+    )
     for width in range(1, 6):
         for chosen in itertools.combinations(range(5), width):
             exact = np.mean(bits[:, chosen].sum(axis=1) % 2)
@@ -86,7 +90,9 @@ def test_the_error_of_a_parity_is_three_to_the_width() -> None:
 def test_sq_dimension_of_parities_is_their_number() -> None:
     """Observation B.1; and conjunctions, which correlate, have a smaller one than there are of them."""
     points = np.array(list(itertools.product((0, 1), repeat=6)))
-    parities = np.array([(points[:, list(s)].sum(axis=1) % 2).astype(bool) for w in (1, 2) for s in itertools.combinations(range(6), w)])
+    parities = np.array(
+        [(points[:, list(s)].sum(axis=1) % 2).astype(bool) for w in (1, 2) for s in itertools.combinations(range(6), w)]
+    )
     assert sq_dimension(parities) == len(parities)
     every = np.array([points[:, list(s)].all(axis=1) for w in (1, 2) for s in itertools.combinations(range(6), w)])
     assert sq_dimension(every) < len(every)

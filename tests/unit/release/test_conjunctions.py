@@ -156,7 +156,11 @@ def test_bad_input_is_refused_before_spending() -> None:
 def test_missing_values_have_a_cell_of_their_own() -> None:
     schema = Schema({"c": Category("x", "y"), "f": Flag(), "z": Real(0, 10)})
     table = Table(
-        {"c": np.array(["x", None, "w", "y"], dtype=object), "f": [True, None, False, True], "z": [1.0, np.nan, 9.5, 3.0]},
+        {
+            "c": np.array(["x", None, "w", "y"], dtype=object),
+            "f": [True, None, False, True],
+            "z": [1.0, np.nan, 9.5, 3.0],
+        },
         schema,
         name="t",
     )
@@ -201,7 +205,9 @@ def test_more_columns_than_can_be_listed() -> None:
     base = rng.integers(0, 4, 6000)
     columns = {name: (base + (rng.random(6000) < 0.3) * rng.integers(0, 4, 6000)) % 4 for name in names}
     table = Table(columns, Schema({name: Category(*range(4), missing=0) for name in names}), name="wide")
-    synopsis = conjunctions(seeded_curator(table, Budget(epsilon=4, delta=1e-6), 1), width=2, share=1, method="adaptive")
+    synopsis = conjunctions(
+        seeded_curator(table, Budget(epsilon=4, delta=1e-6), 1), width=2, share=1, method="adaptive"
+    )
     assert synopsis.body.kind == "Mixture"
     truth = Exact(table)
     questions = [f"c{a} = {x} AND c{b} = {y}" for a, b, x, y in rng.integers(0, 4, (40, 4)) if a != b]

@@ -24,7 +24,10 @@ def test_accepted_inputs_give_the_same_table(tmp_path: object) -> None:
     file = f"{tmp_path}/graph.txt"
     with open(file, "w") as out:
         out.write("# a comment\n" + "\n".join(f"{a} {b}" for a, b in PAIRS))
-    matrix = coo_array((np.ones(10), ([a for a, b in PAIRS] + [b for a, b in PAIRS], [b for a, b in PAIRS] + [a for a, b in PAIRS])), (4, 4))
+    matrix = coo_array(
+        (np.ones(10), ([a for a, b in PAIRS] + [b for a, b in PAIRS], [b for a, b in PAIRS] + [a for a, b in PAIRS])),
+        (4, 4),
+    )
     for table in (edge_table(PAIRS, vertices=4), edge_table(file, vertices=4), edge_table(matrix.tocsr())):
         assert float(Exact(table).ask("TRUE").total) == 5
         assert float(Exact(table).ask("(u IN (0)) <> (v IN (0))").total) == 3

@@ -109,3 +109,11 @@ def test_a_synopsis_is_evaluated_by_who_holds_the_data(table):
 def test_above_its_stated_confidence_a_table_promises_nothing(table):
     synopsis = release.small_database(curator(table), CLASS, size=500, share=1)
     assert synopsis.ask("f", confidence=0.99).margin >= 4000 > synopsis.ask("f").margin
+
+
+def test_public_names_are_functions_whatever_was_imported_before():
+    from dodona.release.boxes import boxes
+
+    for _ in range(2):
+        assert release.boxes is boxes
+        assert all(callable(getattr(release, name)) for name in dir(release))

@@ -39,11 +39,17 @@ def test_the_mean_of_a_piece_is_the_mean_over_its_sets(width: int | None, both: 
     """The closed form of a row, summed, against listing every set."""
     truth = Exact(table(400))
     function = Disjunctions.of(SCHEMA, NAMES[:5], width, both=both)
-    for chosen, left_out in ((frozenset(), frozenset()), (frozenset({1}), frozenset({0})), (frozenset({3}), frozenset({0, 5}))):
+    for chosen, left_out in (
+        (frozenset(), frozenset()),
+        (frozenset({1}), frozenset({0})),
+        (frozenset({3}), frozenset({0, 5})),
+    ):
         if not both and 5 in left_out:
             left_out = frozenset({0, 4})
         wanted = [
-            s for s in sets(function) if chosen <= set(s) and not left_out & set(s) and (width is None or len(s) == width)
+            s
+            for s in sets(function)
+            if chosen <= set(s) and not left_out & set(s) and (width is None or len(s) == width)
         ]
         # Each place is empty or one of its allowed elements, all alike: every such set is as likely as the others.
         exact = np.mean([float(truth.ask(function.value(frozenset(s))).mean) for s in wanted])
