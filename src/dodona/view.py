@@ -78,6 +78,11 @@ class View(Oracle):
         """What FROM calls the table."""
         return self._behind.name
 
+    @property
+    def sees_totals(self) -> bool:
+        """As behind."""
+        return self._behind.sees_totals
+
     def effort(
         self,
         tolerance: Number | None,

@@ -1,7 +1,7 @@
 """What a release costs, as a frozen value that adds.
 
-A mechanism proves at most two things about one release: that it is epsilon-differentially private (pure), and that it is
-rho-zero-concentrated (Bun and Steinke 2016, Definition 1.1). ``Cost`` carries both bounds. They compose by addition
+A mechanism proves at most two things about one release: that it is epsilon-differentially private (pure), and that it
+is rho-zero-concentrated (Bun and Steinke 2016, Definition 1.1). ``Cost`` carries both bounds. They compose by addition
 (Bun-Steinke Lemma 1.7; adaptively, with a filter: Whitehouse, Ramdas, Rogers and Wu 2023), and a budget reads
 the one in its own unit. Amounts are exact fractions; nothing here is a float.
 """
@@ -25,7 +25,7 @@ class Cost:
 
     @staticmethod
     def pure(epsilon: Fraction, rho: Fraction | None = None) -> Cost:
-        """An epsilon-private release; its rho is epsilon^2/2 (Bun-Steinke Proposition 1.4) unless a smaller one is proven."""
+        """An epsilon-private release; its rho is epsilon^2/2 (Bun-Steinke Prop. 1.4) unless a smaller one is proven."""
         general = epsilon * epsilon / 2
         return Cost(epsilon, general if rho is None else min(rho, general))
 

@@ -137,7 +137,7 @@ def _offers(task: _Task, method: str) -> list[Offer]:
             found.append(Offer(design.kind, error, lambda design=design: _unbiased(task, design)))  # type: ignore[misc]
     if method in ("best", "pairs") and task.oracle.rows and task.width > 1 and task.grid.cells <= MOST_FITTED:
         found.append(_pairs(task))
-    if method in ("best", "adaptive") and task.oracle.rows and task.width > 1 and _chooses(task):
+    if method in ("best", "adaptive") and task.oracle.rows and task.width > 1 and task.oracle.sees_totals:
         found.append(_adaptive(task))
     found = [offer for offer in found if method in ("best", offer.name)]
     if not found:
@@ -146,12 +146,6 @@ def _offers(task: _Task, method: str) -> list[Offer]:
             "take method='best', fewer columns, coarser buckets, or state Table(..., rows=...)."
         )
     return found
-
-
-def _chooses(task: _Task) -> bool:
-    """Whether distances of marginals can be chosen by: rows that randomise themselves refuse them (Scores.linear)."""
-    price = task.oracle.price(task.grid.marginal((0,)), **task.portion.part())
-    return "randomised by itself" not in price.cost.neighbours
 
 
 def _unbiased(task: _Task, design: direct.Direct) -> tuple[Body, Sequence[Bill], str]:

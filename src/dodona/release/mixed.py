@@ -54,6 +54,11 @@ class Mixed(Oracle):
         """As the data's."""
         return self._data.name
 
+    @property
+    def sees_totals(self) -> bool:
+        """As the data's."""
+        return self._data.sees_totals
+
     def effort(
         self,
         tolerance: Number | None,

@@ -41,6 +41,11 @@ class Where(Oracle):
         """As behind."""
         return self._behind.name
 
+    @property
+    def sees_totals(self) -> bool:
+        """As behind."""
+        return self._behind.sees_totals
+
     def effort(
         self,
         tolerance: Number | None,

@@ -47,6 +47,11 @@ class Collected(Oracle):
         """What FROM calls the table."""
         return self._name
 
+    @property
+    def sees_totals(self) -> bool:
+        """No: what was collected was randomised before."""
+        return False
+
     def effort(
         self,
         tolerance: Number | None,

@@ -108,6 +108,11 @@ class Local(Oracle):
         """What is left a row, on average, in epsilon."""
         return float(self._budget.amount(int(self._spent.left().mean())))
 
+    @property
+    def sees_totals(self) -> bool:
+        """No: what leaves a row is randomised before anything is added up."""
+        return False
+
     def answer(self, request: Request) -> Answer:
         """Price, charge, then let the rows report."""
         offer, confidence = self._offer(request), request.effort.confidence
