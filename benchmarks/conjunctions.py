@@ -119,7 +119,7 @@ def sixteen_bits() -> None:
         found, name, spent = errors_on(bits, "best", eps, delta, REPEATS)
         target = TARGETS[eps, delta]
         print(
-            f"  epsilon {eps:g}, delta {delta:g}: mean {np.mean(found):.5f}, worst {max(found):.5f}, target {target:.5f} "
+            f"  epsilon {eps:g}, delta {delta:g}: mean {np.mean(found):.5f}, worst {max(found):.5f}, target {target:g} "
             f"{'met' if max(found) <= target else 'MISSED by a run'}; {name}, {spent:.1f} cpu s"
         )
     print(f"  peak memory of this process: {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024:.0f} MiB")

@@ -22,7 +22,7 @@ from sklearn.model_selection import train_test_split
 
 from dodona.learn import ID3, GaussianNB, LogisticRegression, Perceptron
 
-SEEDS = range(1000, 1020)
+SEEDS = range(2000, 2020)
 DELTA = 1e-6
 OURS = {"Perceptron": Perceptron, "Logistic": LogisticRegression, "GaussianNB": GaussianNB, "ID3": ID3}
 CASES = [

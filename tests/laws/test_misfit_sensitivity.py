@@ -61,7 +61,7 @@ def test_replacing_a_row_really_moves_one_by_two() -> None:
     """So 1 would be too little under replace: the bound is tight."""
     grid = Grid.of(BITS, None)
     scores = Misfit(grid, ((0,),), np.array([0, 1]), np.array([0]))
-    yes, no = ({name: value for name in "abcd"} for value in (True, False))
+    yes, no = (dict.fromkeys("abcd", value) for value in (True, False))
     assert abs(scores_of(scores, BITS, [yes]) - scores_of(scores, BITS, [no]))[0] == 2
 
 

@@ -58,8 +58,8 @@ def submodular_release(
     if every or needed is None or needed > MOST_ROWS:
         pieces = "every subset" if every else f"each of 10^{details['log10_pieces']:.0f} sets"
         why = (
-            f"at these constants {pieces} is a piece, and 10^{details['log10_rows']:.0f} rows are needed; take a larger "
-            "gamma and judge by measured error."
+            f"at these constants {pieces} is a piece, and 10^{details['log10_rows']:.0f} rows are needed; take a "
+            "larger gamma and judge by measured error."
         )
         return Verdict(what, Outcome.VACUOUS, theorem, None, needed, None, why, details)
     enough = rows is None or rows >= needed

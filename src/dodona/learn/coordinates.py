@@ -138,8 +138,8 @@ def _whitened(oracle: Oracle, task: Task, share: Fraction) -> Coordinates:
     ball = math.sqrt(TYPICAL * d + 1)
     exact = noise_of(oracle.price(_second_moments(task, ball), share=share)) == 0.0
     answer = oracle.ask(_second_moments(task, None if exact else ball), share=share)
-    centre, covariance, noise = unpacked(np.asarray(answer.total), float(np.max(answer.spread)), d)
-    floor = noise / n * math.sqrt(d)
+    centre, covariance = unpacked(np.asarray(answer.total), d)
+    floor = float(np.max(answer.spread)) / n * math.sqrt(d)
     values, vectors = np.linalg.eigh(covariance)
     values = np.maximum(values, 0.0)
     floor = max(floor, 1e-9 * float(values.max(initial=1e-9)))
@@ -149,13 +149,13 @@ def _whitened(oracle: Oracle, task: Task, share: Fraction) -> Coordinates:
     return Coordinates(task.exprs, centre, turn, None if exact else 1.2, known, kept)
 
 
-def unpacked(upper: Floats, noise: float, d: int) -> tuple[Floats, Floats, float]:
-    """Mean, covariance and noise from the products i <= j of (x_1, ..., x_d, 1), summed."""
+def unpacked(upper: Floats, d: int) -> tuple[Floats, Floats]:
+    """Mean and covariance from the products i <= j of (x_1, ..., x_d, 1), summed."""
     moments = symmetric(upper, d + 1)
     # The weight of a row: rows drawn into the ball count less than 1, alike in all its products.
     weight = max(float(moments[d, d]), 1.0)
     centre = moments[:d, d] / weight
-    return centre, moments[:d, :d] / weight - np.outer(centre, centre), noise
+    return centre, moments[:d, :d] / weight - np.outer(centre, centre)
 
 
 def symmetric(upper: Floats, size: int) -> Floats:

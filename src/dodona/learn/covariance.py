@@ -22,7 +22,8 @@ from dodona.learn.location import Ladder, distances, mean_error, moved, noisy_me
 from dodona.learn.moments import Moments, best_radius, second_moments
 from dodona.learn.task import Task
 from dodona.oracle import Oracle
-from dodona.query.statistic import Features, Outer, Stack
+from dodona.query.expr import Literal
+from dodona.query.statistic import Features, Outer
 
 CLEAR = 0.005  # noise below this part of a box's variance: nothing is gained by looking closer
 LADDER_SHARE = Fraction(4, 100)
@@ -56,7 +57,7 @@ def covariance_of(oracle: Oracle, task: Task) -> Covariance:
 
 def predicted_edge(oracle: Oracle, features: Sequence[Feature], rows: int, share: Fraction) -> float:
     """2 sigma sqrt(d): the largest eigenvalue of the noise when all is asked at once; nothing is spent."""
-    spread = np.asarray(oracle.price(_both(features), share=share).spread)[len(features) :]
+    spread = np.asarray(oracle.price(_both(features), share=share).spread)[len(features) + 1 :]
     return 2.0 * float(np.sqrt(np.mean(spread**2))) * math.sqrt(len(features)) / max(rows, 1)
 
 
@@ -73,11 +74,11 @@ def mean_share(oracle: Oracle, features: Sequence[Feature], rows: int, share: Fr
 def _at_once(oracle: Oracle, features: tuple[Feature, ...], rows: int, share: Fraction) -> Covariance:
     answer = oracle.ask(_both(features), share=share)
     d, total = len(features), np.asarray(answer.total, dtype=np.float64) / max(rows, 1)
-    mean = total[:d]
+    mean = total[1 : d + 1]
     upper = np.zeros((d, d))
-    upper[np.triu_indices(d)] = total[d:]
+    upper[np.triu_indices(d)] = total[d + 1 :]
     matrix = upper + np.triu(upper, 1).T - np.outer(mean, mean)
-    spread = float(np.sqrt(np.mean(np.asarray(answer.spread)[d:] ** 2))) / max(rows, 1)
+    spread = float(np.sqrt(np.mean(np.asarray(answer.spread)[d + 1 :] ** 2))) / max(rows, 1)
     low, high = [f.low for f in features], [f.high for f in features]
     return _described(moved(features, np.clip(mean, low, high)), Moments(matrix, spread), None, 1.0)
 
@@ -106,9 +107,9 @@ def _described(around: tuple[Feature, ...], moments: Moments, reach: float | Non
     return Covariance(around, mean, around[0].half, moments, reach, inflation)
 
 
-def _both(features: Sequence[Feature]) -> Stack:
-    vector = Features(tuple(feature.expr for feature in features))
-    return Stack((vector, Outer(vector)))
+def _both(features: Sequence[Feature]) -> Outer:
+    """The products of (1, x_1, ..., x_d): the number of rows, the sums, and the products of the features."""
+    return Outer(Features((Literal(1.0), *(feature.expr for feature in features))))
 
 
 def _box_variance(features: Sequence[Feature]) -> float:

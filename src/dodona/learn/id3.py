@@ -30,7 +30,7 @@ from dodona.learn.gain import split_of
 from dodona.learn.sketch import cells_of, sketched
 from dodona.learn.supervised import Floats, Item, Itemised, ProbabilityClassifier, by_class, foreseen, noise_of
 from dodona.learn.task import Task
-from dodona.learn.tree import Attribute, Node, attributes_of, key_of, reached
+from dodona.learn.tree import Attribute, Node, attributes_of, chances_of, key_of
 from dodona.learn.tree_text import tree_text
 from dodona.oracle import Oracle
 from dodona.privacy.numbers import Number
@@ -42,6 +42,7 @@ SKETCH = Fraction(3, 4)
 DEEPER = Fraction(5, 4)  # a level has this many times the share of the one above: its leaves have fewer rows
 BINS = 32
 SHALLOW = 6  # levels: if counts reach fewer, a sketch reaches further
+SURE = 3.0  # deviations of the noise by which a tree must beat the majority class, or it answers with that
 LEAF = 2.0  # a planned leaf has this many deviations of the noise of its counts, at least
 
 
@@ -105,6 +106,9 @@ class ID3(ProbabilityClassifier):
         """From prices alone: as deep as leaves of a third of those above stay open."""
         if self.max_depth < 1 or (self.n_bins is not None and self.n_bins < 2) or self.max_branches < 2:
             raise BadQuery("max_depth must be at least 1, n_bins and max_branches at least 2.")
+        strange = set(self.edges or {}) - set(task.names)
+        if strange:
+            raise BadQuery(f"edges must name columns: {', '.join(task.names)}. Got {', '.join(sorted(strange))}.")
         labels, k = task.share * LABELS, len(task.classes)
         for depth in range(self.max_depth, 0, -1):
             parts = [DEEPER**level for level in range(depth)]
@@ -204,7 +208,7 @@ class ID3(ProbabilityClassifier):
 
     def _evidence(self, rows: Any) -> Floats:
         codes = [attribute.codes(rows[:, i]) for i, attribute in enumerate(self.attributes_)]
-        return np.stack([node.chances for node in reached(self.tree_, codes, len(rows))])
+        return chances_of(self.tree_, codes, len(rows))
 
     def _scaled(self, rows: Any) -> NDArray[Any]:
         """The columns as they are: a tree reads cells, not scaled features."""
@@ -285,5 +289,5 @@ def _prune(root: Node, noise: float) -> None:
         own = int(node.chances.argmax())
         others = [leaf for leaf in node.leaves() if int(leaf.chances.argmax()) != own]
         right = sum(float(leaf.counts[int(leaf.chances.argmax())] - leaf.counts[own]) for leaf in others)
-        if not others or (node is root and right <= noise * math.sqrt(2 * len(others))):
+        if not others or (node is root and right <= SURE * noise * math.sqrt(2 * len(others))):
             node.children, node.split = [], None

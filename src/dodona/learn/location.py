@@ -78,7 +78,7 @@ def noisy_mean(oracle: Oracle, features: Sequence[Feature], rows: int, share: Nu
 def distances(oracle: Oracle, features: Sequence[Feature], rows: int, share: Number) -> Ladder:
     """How far the rows lie from the origin of the features' frame: noisy counts per rung, summed up.
 
-    The counts are made to sum to the public number of rows (so the m - 1 cumulative ones have variance s^2 i (m - i) / m)
+    The counts are made to sum to the public number of rows (so the i-th cumulative one has variance s^2 i (m - i) / m),
     and their sums to increase. A rest that two standard deviations of noise explain counts as nothing: a few rows made
     up far away would weigh more than all others.
     """

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.special import expit
 
+from dodona.errors import BadQuery
 from dodona.learn.base import Recorded
 from dodona.learn.coordinates import Approach, Coordinates
 from dodona.learn.linear import (
@@ -27,6 +28,7 @@ from dodona.learn.linear import (
     sigmoid,
     stand_in,
 )
+from dodona.learn.progress import rounds
 from dodona.learn.supervised import Floats, Itemised, ProbabilityClassifier, noise_of
 from dodona.learn.task import Task
 from dodona.oracle import Oracle
@@ -105,18 +107,20 @@ class LogisticRegression(LinearClassifier, ProbabilityClassifier):
         rounds are added as the noise of one gradient allows. Class sums are asked for more than two classes only, where
         a gradient has K (d + 1) noisy numbers.
         """
+        if self.max_iter < 1:
+            raise BadQuery(f"max_iter must be at least 1. Got {self.max_iter}.")
         left = task.share - frame.share
         many = len(task.classes) > 2
         question = self._gradient(task, frame.turned)
         size = math.sqrt(len(positive(task)) * (len(task.features) + 1))
         noise = noise_of(oracle.price(question, share=left / 3 if many else left)) * size / task.rows
-        rounds = min(self.max_iter, max(0 if many else 20, min(40, int(0.25 / noise)))) if noise else self.max_iter
+        allowed = min(self.max_iter, max(0 if many else 20, min(40, int(0.25 / noise)))) if noise else self.max_iter
         if not many:
-            return _Shares(rounds, Fraction(0), left / rounds)
-        if rounds < FEWEST:
+            return _Shares(allowed, Fraction(0), left / allowed)
+        if allowed < FEWEST:
             return _Shares(0, left, Fraction(0))
-        first = left * FIRST if rounds < 10 else left / (rounds + 1)
-        return _Shares(rounds, first, (left - first) / rounds)
+        first = left * FIRST if allowed < 10 else left / (allowed + 1)
+        return _Shares(allowed, first, (left - first) / allowed)
 
     def _gradient(self, task: Task, turned: bool) -> Query:
         weights = np.ones((len(positive(task)), len(task.features) + 1))
@@ -164,8 +168,8 @@ def _descend(
     """Heavy-ball descent; the average of the iterates, or with no noise the last one."""
     speed, total = np.zeros_like(weights), np.zeros_like(weights)
     asked, exact = 0, space.radius is None
-    while asked < shares.rounds:
-        asked += 1
+    for done in rounds(shares.rounds, "gradients"):
+        asked = done + 1
         question = gradient(task, space, weights, start, None if exact else clip)
         slope = np.asarray(oracle.ask(question, share=shares.later).total).reshape(weights.shape) / task.rows
         speed = MOMENTUM * speed - rate * slope

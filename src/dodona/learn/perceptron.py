@@ -20,6 +20,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from dodona.errors import BadQuery
 from dodona.learn.base import Recorded
 from dodona.learn.coordinates import Approach, Coordinates
 from dodona.learn.linear import (
@@ -31,6 +32,7 @@ from dodona.learn.linear import (
     residual_sums,
     stand_in,
 )
+from dodona.learn.progress import rounds
 from dodona.learn.supervised import Floats, Itemised, noise_of
 from dodona.learn.task import Task
 from dodona.oracle import Oracle
@@ -78,15 +80,15 @@ class Perceptron(LinearClassifier):
 
     def _learn(self, task: Task, oracle: Recorded) -> None:
         frame = Approach.of(oracle, task)
-        rounds = self._rounds(task, oracle, frame)
+        asked = self._rounds(task, oracle, frame)
         space = frame.ask(oracle, task)
-        sums = oracle.ask(first_sums(task, space), share=rounds.first)
+        sums = oracle.ask(first_sums(task, space), share=asked.first)
         means = centroids(np.asarray(sums.total), float(np.max(sums.spread)), task.rows, 1.0)
         weights = means if len(positive(task)) > 1 else means[1:] - means[:1]
         total, counts = weights.copy(), []
-        for _ in range(rounds.later):
+        for _ in rounds(asked.later, "perceptron"):
             wrong = tuple(_wrong(task, space, weights))
-            counted = oracle.ask(_count(space, wrong), share=rounds.share * COUNTING)
+            counted = oracle.ask(_count(space, wrong), share=asked.share * COUNTING)
             count, doubt = np.asarray(counted.total), FAR * np.asarray(counted.spread)
             counts.append(count)
             far = count > np.maximum(doubt, 0.5)
@@ -94,7 +96,7 @@ class Perceptron(LinearClassifier):
                 total = weights * (len(counts) + 1)
                 break
             question = _synthesised(space, wrong)
-            found = np.asarray(oracle.ask(question, share=rounds.share * (1 - COUNTING)).total).reshape(weights.shape)
+            found = np.asarray(oracle.ask(question, share=asked.share * (1 - COUNTING)).total).reshape(weights.shape)
             weights = weights + np.where(far, 1.0 / np.where(far, count, 1.0), 0.0)[:, None] * found
             total += weights
         self.misclassified_ = np.array(counts).reshape(-1, len(weights))
@@ -102,6 +104,8 @@ class Perceptron(LinearClassifier):
 
     def _rounds(self, task: Task, oracle: Oracle, frame: Approach) -> _Rounds:
         """As many as keep the noise of u / s short, for s = n / 10; none unless four do."""
+        if self.max_iter < 1:
+            raise BadQuery(f"max_iter must be at least 1. Got {self.max_iter}.")
         left = task.share - frame.share
         space, size = stand_in(task), math.sqrt(len(task.features) + 1)
         wrong = tuple(_wrong(task, space, np.ones((len(positive(task)), len(task.features) + 1))))
@@ -114,11 +118,11 @@ class Perceptron(LinearClassifier):
         return _Rounds(later, left / 3, left * 2 / 3 / later)
 
     def _outlook(self, task: Task) -> Itemised:
-        rounds = self._rounds(task, task.oracle, Approach.of(task.oracle, task))
+        asked = self._rounds(task, task.oracle, Approach.of(task.oracle, task))
         space = stand_in(task)
         wrong = tuple(_wrong(task, space, np.ones((len(positive(task)), len(task.features) + 1))))
         question = _synthesised(space, wrong)
-        return linear_outlook(task, question, "misclassified rows", rounds.later, rounds.share, rounds.first)
+        return linear_outlook(task, question, "misclassified rows", asked.later, asked.share, asked.first)
 
     def _evidence(self, rows: Floats) -> Floats:
         scores = self._scores(rows)

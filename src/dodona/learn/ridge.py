@@ -15,6 +15,7 @@ import numpy as np
 from sklearn.base import RegressorMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from dodona.errors import BadQuery
 from dodona.learn.base import Learner, Recorded, finish
 from dodona.learn.coordinates import TYPICAL, symmetric
 from dodona.learn.encoding import Feature, encode_rows, features_of
@@ -53,6 +54,8 @@ class Ridge(RegressorMixin, Learner):  # type: ignore[misc]
 
     def fit(self, X: Any, y: Any = None) -> Self:  # noqa: N803 - scikit-learn's name
         """Learn from an oracle (``y`` names the target column) or from arrays (``epsilon=`` and bounds given)."""
+        if self.alpha < 0:
+            raise BadQuery(f"alpha must not be negative. Got {self.alpha}.")
         task = self._task(X, y)
         oracle, target = Recorded(task.oracle), _target(task)
         require_budget(oracle, task)

@@ -143,14 +143,13 @@ def key_of(root: Node, attributes: Sequence[Attribute], places: dict[int, int]) 
     return result
 
 
-def reached(root: Node, codes: Sequence[NDArray[np.intp]], rows: int) -> list[Node]:
-    """The node each held row ends in; a row with an unlisted value stops above the branches."""
-    found = [root] * rows
+def chances_of(root: Node, codes: Sequence[NDArray[np.intp]], rows: int) -> Floats:
+    """The chances at the node each held row ends in; a row with an unlisted value stops above the branches."""
+    found = np.empty((rows, len(root.chances)))
     waiting = [(root, np.arange(rows))]
     while waiting:
         node, here = waiting.pop()
-        for place in here:
-            found[place] = node
+        found[here] = node.chances
         if node.split is None:
             continue
         own = codes[node.split.attribute][here]

@@ -168,15 +168,15 @@ class Products(Query):
                 f"products must be of 1 to 8192 conditions, 0 to 16 at a time. "
                 f"Got {len(self.conditions)}, {self.order} at a time."
             )
-        if lattice_entries(len(self.conditions), self.order) > MOST_ENTRIES:
-            raise BadQuery(
-                f"counting products of {len(self.conditions)} conditions, {self.order} at a time, would take more "
-                "memory than a question may: take fewer columns, or a smaller order."
-            )
         if subsets(len(self.conditions), self.order) > MOST_PRODUCTS:
             raise BadQuery(
                 f"products must number at most {MOST_PRODUCTS:,}. {len(self.conditions)} conditions, {self.order} at a "
                 f"time, have {subsets(len(self.conditions), self.order):,}: take fewer columns, or a smaller order."
+            )
+        if lattice_entries(len(self.conditions), self.order) > MOST_ENTRIES:
+            raise BadQuery(
+                f"counting products of {len(self.conditions)} conditions, {self.order} at a time, would take more "
+                "memory than a question may: take fewer columns, or a smaller order."
             )
 
     def to_json(self) -> dict[str, Any]:

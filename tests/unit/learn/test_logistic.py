@@ -98,3 +98,11 @@ def test_a_number_is_no_target() -> None:
     with pytest.raises(BadQuery, match="listed values"):
         LogisticRegression().fit(curator, y="v")
     assert curator.left == before
+
+
+def test_no_rounds_are_refused_and_not_charged() -> None:
+    curator = seeded_curator(dd.Table(sloping(), SCHEMA), dd.Budget(epsilon=1, delta=1e-6), 5)
+    before = curator.left
+    with pytest.raises(BadQuery, match="max_iter"):
+        LogisticRegression(max_iter=0).fit(curator, y="label")
+    assert curator.left == before

@@ -45,7 +45,7 @@ def test_from_arrays_and_frames() -> None:
     model = PCA(epsilon=1, delta=1e-6, bounds=([0, -1], [1, 2]))
     task = task_of(model, rows)
     assert isinstance(task.oracle, Curator)
-    assert task.oracle.schema == {"x0": Real(0, 1), "x1": Real(-1, 2)}
+    assert task.oracle.schema == {"x0": Real(0, 1, missing=0.5), "x1": Real(-1, 2, missing=0.5)}
     framed = task_of(model, pd.DataFrame(rows, columns=["a", "b"]))
     assert framed.names == ("a", "b")
     assert not model.from_oracle_

@@ -111,7 +111,8 @@ def test_any_equivalent_form_is_answered() -> None:
         "income >= 200 AND sex IN ('Male', 'Female')",
         "smoker IS NULL",
         # Four columns together, but a sum of pairs: it comes down to two at a time.
-        "(CASE WHEN smoker AND sex = 'Male' THEN 1 ELSE 0 END) + (CASE WHEN age < 18 AND income < 100 THEN 1 ELSE 0 END)",
+        "(CASE WHEN smoker AND sex = 'Male' THEN 1 ELSE 0 END) + "
+        "(CASE WHEN age < 18 AND income < 100 THEN 1 ELSE 0 END)",
     ):
         assert synopsis.ask(question).total == pytest.approx(truth.ask(question).total, abs=1e-6), question
     statement = "SELECT sex, smoker, COUNT(*) AS n FROM people WHERE TRUE GROUP BY sex, smoker"

@@ -91,7 +91,7 @@ def test_half_data_half_model_is_one_oracle() -> None:
         mixed = Mixed(truth, model, NAMES, label=label)
         assert mixed.rows == 8000
         side = Column(LABEL) if label else as_expr(f'NOT "{LABEL}"')
-        of_data = Value(as_expr("a") if label else as_expr("a"))
+        of_data = Value(as_expr("a"))
         assert float(mixed.ask(Value(side)).total) == 4000
         assert float(mixed.ask(of_data).total) == float(truth.ask("a").total) + 2000
         with pytest.raises(Unsupported, match="Scores"):
