@@ -17,12 +17,14 @@ if TYPE_CHECKING:
     from dodona.query.schema import Category, Flag, Integer, Real, Schema
     from dodona.query.statistic import Features, Gate, Nearest, Outer, Partition, Query, Stack, Value, bucket, linear
     from dodona.query.text import parse
+    from dodona.query.unit import Unit
     from dodona.report import Rows
     from dodona.synopses.base import Synopsis
     from dodona.synopses.file import load
     from dodona.trust.curator import Curator
     from dodona.trust.exact import Exact
     from dodona.trust.local import Local
+    from dodona.trust.remote import connect
 
 __version__ = "0.1.0"
 
@@ -45,6 +47,7 @@ _HOMES = {
         "linear",
     ),
     "query.text": ("parse",),
+    "query.unit": ("Unit",),
     "report": ("Rows",),
     "trust.curator": ("Curator",),
     "learn.sq.stat": ("stat",),
@@ -52,6 +55,7 @@ _HOMES = {
     "synopses.file": ("load",),
     "trust.exact": ("Exact",),
     "trust.local": ("Local",),
+    "trust.remote": ("connect",),
 }
 _ROOMS = frozenset({"audit", "bounds", "concepts", "errors", "learn", "local", "release"})
 _HOME = {name: home for home, names in _HOMES.items() for name in names}
@@ -81,8 +85,10 @@ __all__ = [
     "Stack",
     "Synopsis",
     "Table",
+    "Unit",
     "Value",
     "bucket",
+    "connect",
     "linear",
     "load",
     "parse",

@@ -15,6 +15,7 @@ import typer
 
 from dodona import __version__
 from dodona.cli_plan import plan_app
+from dodona.cli_server import KeyFile, Server, key_app, serve
 from dodona.errors import AnswerLost, BudgetSpent, DodonaError, LedgerError, Refused
 
 if TYPE_CHECKING:
@@ -37,6 +38,8 @@ schema_app = typer.Typer(
 )
 app.add_typer(schema_app, name="schema")
 app.add_typer(plan_app, name="plan")
+app.add_typer(key_app, name="key")
+app.command()(serve)
 
 Survey = Annotated[Path, typer.Argument(metavar="SURVEY.TOML", help="What the curator states about the table.")]
 Question = Annotated[str, typer.Argument(metavar="QUESTION", help="A row expression: age >= 65 AND smoker")]
@@ -146,10 +149,21 @@ def check(survey: Survey, json: Json = False) -> None:
     rows = "private" if curator.rows is None else f"{curator.rows:,}"
     if json:
         public = {"name": curator.name, "rows": curator.rows, "neighbours": config.neighbours}
-        return _dump({"fits": True, **public, "columns": config.schema.describe(), "entries": entries, "spent": spent})
+        unit = None if config.unit is None else config.unit.describe()
+        return _dump(
+            {
+                "fits": True,
+                **public,
+                "unit": unit,
+                "columns": config.schema.describe(),
+                "entries": entries,
+                "spent": spent,
+            }
+        )
     pairs = [
         ("data", f"{config.data} as {curator.name}"),
         ("rows", f"{rows} ({config.neighbours} neighbours)"),
+        ("protects", "one row" if config.unit is None else str(config.unit)),
         ("columns", f"{len(config.schema)}, all there and of a fitting type"),
         ("ledger", kept),
         ("budget", spent_line(config.budget, spent)),
@@ -166,14 +180,22 @@ def price(
     epsilon: Epsilon = None,
     rho: Rho = None,
     confidence: Confidence = "0.95",
+    server: Server = None,
+    key_file: KeyFile = None,
     json: Json = False,
 ) -> None:
     """Say what a question would cost and how good its answer would be; reads no row, spends nothing."""
     from dodona.config import Config
     from dodona.show import accuracy, cost, facts, paint, say, spent_line
 
+    effort: dict[str, Any] = {"tolerance": tolerance, "share": share, "epsilon": epsilon, "rho": rho}
+    effort["confidence"] = confidence
+    if server is not None:
+        from dodona import cli_remote
+
+        return cli_remote.price(cli_remote.opened(server, survey, key_file), question, effort, json)
     curator = Config.read(survey).open_curator("price", asking=False)
-    offer = curator.price(question, tolerance=tolerance, share=share, epsilon=epsilon, rho=rho, confidence=confidence)
+    offer = curator.price(question, **effort)
     if json:
         error = {"margin": _plain(offer.margin), "tolerance": _plain(offer.tolerance), "rows": offer.rows}
         known = {"question": question, "affordable": offer.affordable, "confidence": offer.confidence}
@@ -199,22 +221,22 @@ def ask(
     confidence: Confidence = "0.95",
     analyst: Analyst = None,
     request_id: RequestId = None,
+    server: Server = None,
+    key_file: KeyFile = None,
     json: Json = False,
 ) -> None:
     """Answer a question about the rows, with noise; charged to the budget. State exactly one effort."""
     from dodona.config import Config
     from dodona.show import clean, facts, number, paint, receipt, say, sure
 
+    effort: dict[str, Any] = {"tolerance": tolerance, "share": share, "epsilon": epsilon, "rho": rho}
+    effort |= {"confidence": confidence, "request_id": request_id}
+    if server is not None:
+        from dodona import cli_remote
+
+        return cli_remote.ask(cli_remote.opened(server, survey, key_file, analyst), question, effort, json)
     curator = Config.read(survey).open_curator(analyst or _login())
-    answer = curator.ask(
-        question,
-        tolerance=tolerance,
-        share=share,
-        epsilon=epsilon,
-        rho=rho,
-        confidence=confidence,
-        request_id=request_id,
-    )
+    answer = curator.ask(question, **effort)
     rows = answer.rows
     total, margin = float(answer.total), float(answer.margin)
     if json:
@@ -242,22 +264,22 @@ def sql(
     confidence: Confidence = "0.95",
     analyst: Analyst = None,
     request_id: RequestId = None,
+    server: Server = None,
+    key_file: KeyFile = None,
     json: Json = False,
 ) -> None:
     """Answer a SELECT with COUNT, SUM, AVG, VARIANCE or STDDEV, WHERE and GROUP BY; charged to the budget."""
     from dodona.config import Config
     from dodona.show import facts, grid, receipt, say, sure
 
+    effort: dict[str, Any] = {"tolerance": tolerance, "share": share, "epsilon": epsilon, "rho": rho}
+    effort |= {"confidence": confidence, "request_id": request_id}
+    if server is not None:
+        from dodona import cli_remote
+
+        return cli_remote.sql(cli_remote.opened(server, survey, key_file, analyst), statement, effort, json)
     curator = Config.read(survey).open_curator(analyst or _login())
-    rows = curator.sql(
-        statement,
-        tolerance=tolerance,
-        share=share,
-        epsilon=epsilon,
-        rho=rho,
-        confidence=confidence,
-        request_id=request_id,
-    )
+    rows = curator.sql(statement, **effort)
     if json:
         return _dump(
             {
@@ -284,33 +306,14 @@ def explain(
 ) -> None:
     """Show how a question is read, what one row can change, its noise and its statement; spends nothing."""
     from dodona.config import Config
-    from dodona.query.plan import compile_query
-    from dodona.query.select import is_select, parse_select
-    from dodona.query.statistic import as_query
-    from dodona.show import accuracy, clean, cost, facts, say
+    from dodona.show import clean, say
 
     config = Config.read(survey)
-    table = config.open_table()
-    curator = config.open_curator("explain", asking=False, table=table)
-    query = parse_select(question, config.schema, table.name).query if is_select(question) else as_query(question)
-    plan = compile_query(query, config.schema, level=tolerance is not None)
+    curator = config.open_curator("explain", asking=False)
     stated = any(effort is not None for effort in (tolerance, share, epsilon, rho))
     efforts = {"tolerance": tolerance, "share": share, "epsilon": epsilon, "rho": rho} if stated else {"share": 1}
-    offer = curator.price(question, **efforts, confidence=confidence)
-    steps = sorted({f"{unit:g}" for unit in plan.units})
-    lost = float(plan.rounding.max())
-    pairs = [
-        ("read as", clean(str(query))),
-        ("numbers", f"{plan.dimension:,}, summed in whole steps of {' and '.join(steps)}"),
-        ("rounding", f"takes at most {lost:.2g} off a row" if lost else "takes nothing off a row"),
-        ("one row", offer.sensitivity.removeprefix("one row ")),
-        ("noise", offer.cost.mechanism),
-    ]
-    pairs += [("would cost", cost(offer.cost)), ("accuracy", accuracy(offer))] if stated else []
-    say(
-        facts(pairs)
-        + f"\n\nThe engine would run (nothing was run, nothing was spent):\n{table.engine.explain(plan.program)}"
-    )
+    explained = curator.explain(question, **efforts, confidence=confidence)
+    say("\n".join(map(clean, explained.split("\n"))) + "\nNothing was run, nothing was spent.")
 
 
 @app.command()

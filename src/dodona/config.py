@@ -8,6 +8,7 @@
     neighbours = "replace"         # or "add-remove"
     rows = 1000000                 # add-remove only: a publicly known number of rows
     population = "survey 2026"     # optional: whom the budget protects; else the data's path, which must then not move
+    unit = { column = "patient", max_rows = 4 }   # optional: protects a patient, not a row; add-remove only
 
     [budget]
     epsilon = 1                    # with or without delta; or rho instead
@@ -31,6 +32,7 @@ from typing import TYPE_CHECKING, Any
 from dodona.errors import BadEffort, BadSchema, LedgerError, LedgerUnavailable
 from dodona.privacy.budget import Budget
 from dodona.query.schema import Schema
+from dodona.query.unit import Unit
 
 if TYPE_CHECKING:
     from dodona.engines.table import Table
@@ -40,7 +42,7 @@ if TYPE_CHECKING:
 GAP = "?"
 LARGEST_FILE = 16 * 2**20
 NEIGHBOURS = ("replace", "add-remove")
-_KEYS = ("data", "name", "ledger", "neighbours", "rows", "population", "budget", "columns")
+_KEYS = ("data", "name", "ledger", "neighbours", "rows", "population", "unit", "budget", "columns")
 _MAY_BE_GAPS = ("type", "low", "high", "values")  # a category may well list "?", so ``missing`` is not among them
 
 
@@ -57,6 +59,7 @@ class Config:
     rows: int | None = None
     name: str | None = None
     population: str | None = None
+    unit: Unit | None = None
 
     @staticmethod
     def read(path: str | os.PathLike[str]) -> Config:
@@ -78,6 +81,7 @@ class Config:
             rows=self.rows,
             name=self.name,
             population=self.population,
+            unit=self.unit,
         )
 
     def open_curator(self, analyst: str, *, asking: bool = True, table: Table | None = None) -> Curator:
@@ -150,8 +154,9 @@ def _config(path: Path, stated: Mapping[str, Any]) -> Config:
         raise BadSchema(f"neighbours must be {' or '.join(map(repr, NEIGHBOURS))}. Got {neighbours!r}.")
     where = data if "://" in data else str(path.parent / data)
     budget, schema = _budget(stated["budget"]), Schema.read(stated["columns"])
+    unit = None if "unit" not in stated else Unit.read(stated["unit"]).checked(schema)
     kept, rows, population = path.parent / ledger, _rows(stated, neighbours), _text(stated, "population")
-    return Config(path, where, schema, budget, kept, neighbours, rows, name, population)
+    return Config(path, where, schema, budget, kept, neighbours, rows, name, population, unit)
 
 
 def _gaps(stated: Mapping[str, Any]) -> Iterator[str]:

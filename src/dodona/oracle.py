@@ -123,9 +123,7 @@ class Oracle(ABC):
     ) -> Price:
         """What the question would cost, before anything is spent; also for a SELECT."""
         effort = self.effort(tolerance, share, epsilon, rho, confidence)
-        if isinstance(question, str) and is_select(question):
-            return self.estimate(Request(parse_select(question, self.schema, self.name).query, effort))
-        return self.estimate(Request(self._query(question), effort))
+        return self.estimate(Request(self._read(question), effort))
 
     def sql(
         self,
@@ -192,6 +190,12 @@ class Oracle(ABC):
         from dodona.view import projected
 
         return projected(self, fitted.subspace)
+
+    def _read(self, question: Question) -> Query:
+        """What a question, SELECT included, asks of the rows."""
+        if isinstance(question, str) and is_select(question):
+            return parse_select(question, self.schema, self.name).query
+        return self._query(question)
 
     def _query(self, question: Question) -> Query:
         if isinstance(question, str) and is_select(question):

@@ -209,3 +209,19 @@ def test_a_stated_population_survives_a_move(tmp_path: Path) -> None:
     moved = Config.read(written(tmp_path / "there", GOOD))
     with pytest.raises(Refused):
         moved.open_curator("ann")
+
+
+def test_a_unit_in_the_file(tmp_path):
+    from dodona.config import Config
+    from dodona.errors import BadSchema
+
+    file = tmp_path / "visits.toml"
+    lines = 'data = "v.parquet"\nneighbours = "add-remove"\n{unit}\n[budget]\nepsilon = 1\n[columns]\nw = {{ type = "flag" }}\n'
+    file.write_text(lines.format(unit='unit = { column = "p", max_rows = 4, group = ["w"], max_rows_per_group = 2 }'))
+    unit = Config.read(file).unit
+    assert unit is not None
+    assert (unit.column, unit.max_rows, unit.group, unit.max_rows_per_group) == ("p", 4, ("w",), 2)
+    for bad in ('unit = "p"', 'unit = { column = "w", max_rows = 1 }', 'unit = { column = "p", max_rows = 0 }'):
+        file.write_text(lines.format(unit=bad))
+        with pytest.raises(BadSchema, match="unit"):
+            Config.read(file)

@@ -12,7 +12,7 @@ import dodona
 NAMES = {
     "Answer", "Budget", "Category", "Cost", "Curator", "Exact", "Features", "Flag", "Gate", "Integer", "Local",
     "Nearest", "Oracle", "Outer", "Partition", "Price", "Query", "Real", "Rows", "Schema", "Selection", "Stack",
-    "Synopsis", "Table", "Value", "bucket", "linear", "load", "parse", "stat",
+    "Synopsis", "Table", "Unit", "Value", "bucket", "connect", "linear", "load", "parse", "stat",
 }  # fmt: skip
 SOURCE = Path(dodona.__file__).parent
 

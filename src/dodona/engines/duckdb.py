@@ -27,9 +27,11 @@ from dodona.engines.kernels import Vector
 from dodona.engines.memory import MemoryEngine
 from dodona.engines.reports import Pick, Respond, picked
 from dodona.engines.sql import Compiled, Statement
+from dodona.engines.units import Bounded, bounded_relation, require_unit
 from dodona.errors import BadTable
 from dodona.query.program import Program
 from dodona.query.schema import Schema
+from dodona.query.unit import Unit
 
 DEEPEST = 200  # nested sub-selects
 MOST_SUMS, MOST_PRODUCTS = 1500, 250  # in SQL; beyond, BLAS on streamed columns is faster (measured: d about 20)
@@ -51,18 +53,25 @@ class DuckDBEngine:
         threads: int | None = None,
         delimiter: str | None = None,
         quote: str = '"',
+        unit: Unit | None = None,
     ) -> None:
         self.schema = schema
         self._source = _opened(os.fspath(source), delimiter, quote)
         if self._source.folder is not None:
             weakref.finalize(self, sources.remove, self._source.folder, os.getpid())
         self._limits = (memory_limit, threads)
-        self._dialect = DuckDBDialect(schema, _physical(schema, self._source), self._source.relation)
+        whose = None if unit is None else _whose(unit, self._source)
+        self._dialect = DuckDBDialect(schema, _physical(schema, self._source), self._source.relation, whose)
+        self._from = Bounded(self._dialect.relation, {})
+        if unit is not None:
+            self._from = bounded_relation(schema, unit, self._dialect, self._dialect.relation)
         self._connections: dict[int, Any] = {}
         # Texts are read once here: a broken one (not UTF-8) must refuse the file now, not fail a question later.
         texts = "".join(f", MAX(length({text}))" for text in self._dialect.texts())
         try:
             counted = self._cursor().execute(f"SELECT COUNT(*){texts} FROM {self._dialect.relation}").fetchone()
+            if unit is not None:
+                counted = self._cursor().execute(f"SELECT COUNT(*) FROM {self._from.relation}").fetchone()
         except Exception:
             raise BadTable(
                 f"the source must be readable to its end, its texts in UTF-8. Got {os.fspath(source)!r}."
@@ -76,7 +85,7 @@ class DuckDBEngine:
     def totals(self, program: Program) -> NDArray[Any]:
         """Exact sums, by SQL or by streaming; any fault is one fixed exception."""
         try:
-            compiled = None if _long(program) else Compiled(program, self._dialect, self._dialect.relation)
+            compiled = None if _long(program) else Compiled(program, self._dialect, *self._from)
             if compiled is None or compiled.levels > DEEPEST:
                 return self._streamed(program)
             return self._summed(program, compiled)
@@ -103,10 +112,12 @@ class DuckDBEngine:
 
     def explain(self, program: Program) -> str:
         """The statements for a table of ordinary length; a very long one sums in wider integers."""
-        compiled = None if _long(program) else Compiled(program, self._dialect, self._dialect.relation)
+        compiled = None if _long(program) else Compiled(program, self._dialect, *self._from)
         if compiled is None or compiled.levels > DEEPEST:
-            return f"duckdb: batches of {BATCH} rows into memory kernels\n{self._columns_statement(program)}"
-        return "\n".join(f"{s.text};" for s in compiled.statements(dict.fromkeys(range(len(program.blocks)), True)))
+            return f"duckdb: one pass, in batches of {BATCH} rows into memory kernels\n{self._columns_statement(program)};"
+        statements = compiled.statements(dict.fromkeys(range(len(program.blocks)), True))
+        listed = "\n".join(f"{statement.text};" for statement in statements)
+        return f"duckdb: {len(statements)} statement(s), each one pass\n{listed}"
 
     # -- connections -----------------------------------------------------------------------------------------------
 
@@ -138,8 +149,10 @@ class DuckDBEngine:
 
     def _columns_statement(self, program: Program) -> str:
         steps = {step.constants[0]: step for step in program.steps if step.op == "column"}
-        selected = [f"{self._dialect.column(s.constants)} AS c{i}" for i, s in enumerate(steps.values())]
-        return f"SELECT {', '.join(selected or ['TRUE AS c0'])} FROM {self._dialect.relation}"
+        clean = self._from.clean
+        cleaned = [clean.get(name) or self._dialect.column(step.constants) for name, step in steps.items()]
+        selected = [f"{text} AS x{i}" for i, text in enumerate(cleaned)]
+        return f"SELECT {', '.join(selected or ['TRUE AS x0'])} FROM {self._from.relation}"
 
     def _streamed(self, program: Program) -> NDArray[Any]:
         results = [empty_totals(block, self._rows) for block in program.blocks]
@@ -227,6 +240,16 @@ def _physical(schema: Schema, source: sources.Source) -> dict[str, Physical]:
             require_physical(name, column, family, kind)
         result[name] = Physical(expression, family, kind)
     return result
+
+
+def _whose(unit: Unit, source: sources.Source) -> Physical:
+    """Where the unit's column stands."""
+    if unit.column not in source.columns:
+        raise BadTable(f"the data must have the unit column {unit.column!r}. It has {', '.join(source.columns)}.")
+    expression, kind = source.columns[unit.column]
+    family = "csv" if kind == "CSV" else _family(kind)
+    require_unit(unit, family, kind)
+    return Physical(expression, family, kind)
 
 
 def _family(kind: str) -> str:

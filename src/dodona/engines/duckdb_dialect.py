@@ -25,17 +25,24 @@ class Physical(NamedTuple):
 
 
 class DuckDBDialect(Dialect):
-    """``columns``: the raw columns behind the schema's names, as columns of ``relation``."""
+    """``columns``: the raw columns behind the schema's names, as columns of ``relation``; ``unit``: whose row it is."""
 
-    def __init__(self, schema: Schema, columns: Mapping[str, Physical], relation: str) -> None:
+    def __init__(
+        self, schema: Schema, columns: Mapping[str, Physical], relation: str, unit: Physical | None = None
+    ) -> None:
         staged = {name: self._staged(schema[name], raw) for name, raw in columns.items()}
         self._columns = {name: Physical(f"r{i}", raw.family, raw.kind) for i, (name, raw) in enumerate(staged.items())}
         selected = ", ".join(f"{raw.expression} AS r{i}" for i, raw in enumerate(staged.values()))
+        self._unit = unit
+        if unit is not None:
+            whose = f"CAST({unit.expression} AS VARCHAR)" if unit.kind.startswith("ENUM") else unit.expression
+            selected = f"{whose} AS whose, {selected}"
         self.relation = f"(SELECT {selected} FROM {relation}) AS raw"
 
     def texts(self) -> list[str]:
         """The columns that hold text of the source's own, as they stand in ``relation``."""
-        return [raw.expression for raw in self._columns.values() if raw.family == "text"]
+        whose = ["whose"] if self._unit is not None and self._unit.family == "text" else []
+        return whose + [raw.expression for raw in self._columns.values() if raw.family == "text"]
 
     def operations(self) -> dict[str, Template]:
         return super().operations() | {"number": lambda x: f"CAST({x} AS DOUBLE)"}

@@ -13,13 +13,14 @@ import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any
 
 from dodona.engines.dialect import Dialect
+from dodona.engines.magnitudes import Size, sized
 from dodona.query.program import Block, Program
 
 DEEPEST_TEXT = 40  # levels of parentheses before a step gets a name of its own
-MOST_SUMS = 500  # sums in one statement
 
 # How often a template repeats each argument; all others write each argument once.
 _REPEATS = {"number": (2,), "sqrt": (2,), "finite": (2,), "least": (3, 3), "greatest": (3, 3), "bucket": (9,)}
@@ -100,6 +101,14 @@ class Nodes:
         return node.op == "number" or (node.op == "column" and node.constants[1] == "integer")
 
 
+def _sizes(nodes: Sequence[Node]) -> list[Size]:
+    sizes: list[Size] = []
+    for node in nodes:
+        op = "square" if node.op == "mul" and node.args[0] == node.args[1] else node.op
+        sizes.append(sized(op, [sizes[arg] for arg in node.args], node.constants))
+    return sizes
+
+
 def _missing(constants: tuple[Any, ...]) -> float:
     """What NULL counts as on a grid: the whole step of its range nearest to 0."""
     low, high, bits = constants[:3]
@@ -116,12 +125,24 @@ class Statement:
 
 
 class Compiled:
-    """A program as nested sub-selects over ``source``, and the statements that sum it."""
+    """A program as nested sub-selects over ``source``, and the statements that sum it.
 
-    def __init__(self, program: Program, dialect: Dialect, source: str) -> None:
-        self.program, self.dialect = program, dialect
+    ``clean``: columns that ``source`` already holds as cleaned values, by name. ``carried``: columns of ``source`` that
+    every sub-select passes on.
+    """
+
+    def __init__(
+        self,
+        program: Program,
+        dialect: Dialect,
+        source: str,
+        clean: Mapping[str, str] = MappingProxyType({}),
+        carried: Sequence[str] = (),
+    ) -> None:
+        self.program, self.dialect, self._clean, self._carried = program, dialect, clean, list(carried)
         self._lowered = Nodes.of(program)
         self._operations = dialect.operations()
+        self._sizes = _sizes(self._lowered.nodes)
         self._roots = {self._lowered.at[step] for step in program.roots()}
         self._texts: dict[int, str] = {}
         self._level: dict[int, int] = {}  # of named nodes: the sub-select that computes them
@@ -133,19 +154,26 @@ class Compiled:
         """How deep the sub-selects nest."""
         return max(self._level.values(), default=0) + 1
 
+    def read(self, step: int) -> str:
+        """The value of a root of the program, as it is read from ``inner``."""
+        return self._texts[self._lowered.at[step]]
+
     def _plan(self) -> None:
         """Walks the nodes once: writes each in place or names it, and finds the level each named one needs."""
         nodes = self._lowered.nodes
         used = self._used()
         writes: Counter[int] = Counter()
         for index in used:
-            for arg, times in zip(nodes[index].args, nodes[index].repeats(), strict=True):
+            node = nodes[index]
+            repeats = self.dialect.repeats(node.op, self._sizes_of(node)) or node.repeats()
+            for arg, times in zip(node.args, repeats, strict=True):
                 writes[arg] += times
         for block in self.program.blocks:
             for step in block.values:
                 writes[self._lowered.at[step]] += 2 if block.gram or block.order is not None else 1
             for step in (s for s in (block.where, block.key, block.weight) if s is not None):
                 writes[self._lowered.at[step]] += block.width
+        self._shared = {index for index, times in writes.items() if times > 1}
         depth: dict[int, int] = {}
         needs: dict[int, int] = {}  # the level from which a node's text can be read
         self._definitions: dict[int, str] = {}
@@ -176,7 +204,7 @@ class Compiled:
         dialect, args = self.dialect, [self._texts[arg] for arg in node.args]
         match node.op:
             case "column":
-                return dialect.column(node.constants)
+                return self._clean.get(node.constants[0]) or dialect.column(node.constants)
             case "const":
                 return dialect.number(node.constants[0])
             case "bucket":
@@ -187,28 +215,33 @@ class Compiled:
             case "grid":
                 return f"COALESCE({self._grid(args[0], node.constants)}, {dialect.number(_missing(node.constants))})"
             case op:
-                return self._operations[op](*args)
+                return dialect.guarded(op, args, self._sizes_of(node)) or self._operations[op](*args)
 
     def _grid(self, x: str, constants: tuple[Any, ...]) -> str:
         low, high, bits, inside, whole = constants
         clipped = x if inside else self.dialect.clip(x, low, high)
-        if whole:
-            return clipped
-        return f"trunc({clipped})" if bits == 0 else f"trunc({clipped} * {self.dialect.number(math.ldexp(1.0, bits))})"
+        return clipped if whole else self.dialect.scaled(clipped, bits)
 
     def _nested(self, source: str) -> str:
         """FROM clause: level l computes its own named columns and passes on what later levels still read."""
         alive = set[int]().union(*(self._reads[root] for root in self._roots))
         columns: list[list[str]] = []
+        fences: list[str] = []
         for level in range(self.levels - 1, -1, -1):
             own = sorted(index for index, at in self._level.items() if at == level)
             passed = sorted(index for index in alive if self._level[index] < level)
             columns.append([f"v{i}" for i in passed] + [f"{self._definitions[i]} AS v{i}" for i in own])
+            fences.append(self.dialect.fence if self._shared.intersection(own) else "")
             alive = set(passed).union(*(self._reads_of_definition(index) for index in own))
+        self.widest = max(map(len, columns)) + len(self._carried)
         inner = source
-        for level, selected in enumerate(reversed(columns)):
-            inner = f"(SELECT {', '.join(selected or ['1 AS one'])} FROM {inner}) AS t{level}"
+        for level, (selected, fence) in enumerate(zip(reversed(columns), reversed(fences), strict=True)):
+            listed = ", ".join([*self._carried, *selected] or ["1 AS one"])
+            inner = f"(SELECT {listed} FROM {inner}{fence}) AS t{level}"
         return inner
+
+    def _sizes_of(self, node: Node) -> list[Size]:
+        return [self._sizes[arg] for arg in node.args]
 
     def _reads_of_definition(self, index: int) -> frozenset[int]:
         node = self._lowered.nodes[index]
@@ -237,16 +270,16 @@ class Compiled:
         return self._texts[index]
 
     def statements(self, exact_double: Mapping[int, bool]) -> list[Statement]:
-        """One statement per key, and per 500 sums. ``exact_double``: blocks whose sums stay below 2^53."""
+        """One statement per key, and per so many sums as one may have. ``exact_double``: blocks whose sums stay below 2^53."""
         groups: dict[int | None, list[tuple[int, int, str]]] = {}
         for number, block in enumerate(self.program.blocks):
             where = None if block.where is None else self._texts[self._lowered.at[block.where]]
             sums = [self.dialect.summed(term, where, exact_double[number]) for term in self._terms(block)]
             groups.setdefault(block.key, []).extend((number, offset, text) for offset, text in enumerate(sums))
         return [
-            self._statement(key, entries[start : start + MOST_SUMS])
+            self._statement(key, entries[start : start + self.dialect.most_sums])
             for key, entries in groups.items()
-            for start in range(0, len(entries), MOST_SUMS)
+            for start in range(0, len(entries), self.dialect.most_sums)
         ]
 
     def _statement(self, key: int | None, entries: Sequence[tuple[int, int, str]]) -> Statement:

@@ -9,6 +9,7 @@ from dodona.engines.base import Engine
 from dodona.errors import BadSchema, BadTable
 from dodona.query.reach import NEIGHBOURS
 from dodona.query.schema import Schema
+from dodona.query.unit import Unit
 
 
 class Table:
@@ -17,7 +18,8 @@ class Table:
     ``neighbours``: ``replace`` (the number of rows is public; one row may change) or ``add-remove`` (one row more or
     less; then ``rows`` may state a publicly known approximate number, and the true one is never shown).
     ``name``: what the table is called in SQL; the file's stem unless given. ``population``: whom a ledger protects; the
-    file's absolute path unless given (or the name, for rows in memory), so state one where files move.
+    file's absolute path unless given (or the name, for rows in memory), so state one where files move. ``unit``: whose
+    rows they are; then a whole unit is protected, not one row (``query/unit.py``), under add-remove only.
     """
 
     def __init__(
@@ -29,6 +31,7 @@ class Table:
         rows: int | None = None,
         name: str | None = None,
         population: str | None = None,
+        unit: Unit | None = None,
     ) -> None:
         if not isinstance(schema, Schema):
             raise BadSchema(f"schema must be a Schema. Got {type(schema).__name__}.")
@@ -38,12 +41,24 @@ class Table:
             raise BadTable("rows must be a whole number, stated only under add-remove; under replace it is counted.")
         if rows is not None and rows < 1:
             raise BadTable(f"rows must be positive. Got {rows}.")
+        if unit is not None and neighbours == "replace":
+            raise BadTable(
+                "a table with a unit needs neighbours='add-remove': how many rows a unit has is private, so the number "
+                "of rows cannot be public. Say rows=... if about how many there are is publicly known."
+            )
         self.schema = schema
         self.neighbours = neighbours
-        self.engine, path = _engine(source, schema)
+        self.unit = None if unit is None else unit.checked(schema)
+        self.engine, path = _engine(source, schema, self.unit)
         self.name = name or _stem(path)
-        self.population = population or _place(path, self.name)
+        # The unit is part of whom a ledger protects: another bound on rows would be another promise.
+        self.population = (population or _place(path, self.name)) + ("" if unit is None else f"; {unit}")
         self._stated = rows
+
+    @property
+    def promise(self) -> str:
+        """Between which tables the answers hardly differ, in words."""
+        return self.neighbours if self.unit is None else f"{self.neighbours} of {self.unit}"
 
     @property
     def public_rows(self) -> int | None:
@@ -54,21 +69,43 @@ class Table:
         return f"Table({self.name!r}, {len(self.schema)} columns, neighbours={self.neighbours!r})"
 
 
-def _engine(source: Any, schema: Schema) -> tuple[Engine, str]:
+def _engine(source: Any, schema: Schema, unit: Unit | None) -> tuple[Engine, str]:
+    """The engine for the place where the rows are, and that place's public address."""
     if isinstance(source, str | os.PathLike):
+        path = os.fspath(source)
+        if path.startswith(("postgresql://", "postgres://")):
+            from dodona.engines.postgres import PostgresEngine, address
+
+            return PostgresEngine(path, schema, unit=unit), address(path)
+        if path.startswith("spark:"):
+            from dodona.engines.spark import SparkEngine
+
+            return SparkEngine(path, schema, unit=unit), path
         from dodona.engines.duckdb import DuckDBEngine
 
-        path = os.fspath(source)
-        return DuckDBEngine(path, schema), path
+        return DuckDBEngine(path, schema, unit=unit), path
+    if type(source).__module__.startswith("pyspark."):
+        from dodona.engines.spark import SparkEngine
+
+        return SparkEngine(source, schema, unit=unit), ""
     from dodona.engines.columns import read_columns
     from dodona.engines.memory import MemoryEngine
 
+    if unit is None:
+        columns, rows = read_columns(source, schema)
+        return MemoryEngine(schema, columns, rows), ""
+    from dodona.engines.units import bounded_columns, readable_twice, unit_codes
+
+    source = readable_twice(source)
     columns, rows = read_columns(source, schema)
+    columns, rows = bounded_columns(schema, unit, columns, unit_codes(source, unit))
     return MemoryEngine(schema, columns, rows), ""
 
 
 def _place(path: str, name: str) -> str:
-    return os.path.abspath(os.path.expanduser(path)) if path else f"memory:{name}"
+    if not path:
+        return f"memory:{name}"
+    return path if ":" in path.split("/", maxsplit=1)[0] else os.path.abspath(os.path.expanduser(path))
 
 
 def _stem(path: str) -> str:

@@ -21,13 +21,16 @@ from dodona.answer import Answer, Bill, Finding, Numbers, Price, Selection, plai
 from dodona.engines.table import Table
 from dodona.errors import AnswerLost, LedgerError, Unsupported
 from dodona.mechanisms import Bits, SecureBits
-from dodona.oracle import Oracle, Request
+from dodona.oracle import Oracle, Question, Request
 from dodona.privacy.budget import Budget
 from dodona.privacy.cost import FREE, Cost
 from dodona.privacy.ledger import Charge, Ledger
+from dodona.privacy.numbers import Number
 from dodona.privacy.sqlite_ledger import SqliteLedger
 from dodona.query.plan import Plan, compile_query
+from dodona.query.reach import Norms
 from dodona.query.schema import Schema
+from dodona.query.statistic import Query
 from dodona.synopses.base import Synopsis
 from dodona.trust.atoms import Atoms
 from dodona.trust.noise import Noise, noise_for
@@ -76,7 +79,7 @@ class Curator(Oracle):
         self._atoms = Atoms(table.schema)
         self._published: list[Synopsis] = []
         fixed = ", ".join(table.schema.public)
-        self._neighbours = table.neighbours + (f", public columns fixed: {fixed}" if fixed else "")
+        self._neighbours = table.promise + (f", public columns fixed: {fixed}" if fixed else "")
 
     @property
     def schema(self) -> Schema:
@@ -144,15 +147,42 @@ class Curator(Oracle):
         left = self._ledger.left(self._scope(plan))
         bill = self._bill(units, left - units, noise.name)
         _, spread, margin = self._numbers(plan, noise, request.effort.confidence, np.zeros(plan.dimension))
-        sensitivity = _sensitivity(plan, self._table.neighbours)
+        sensitivity = _sensitivity(plan, self._norms(request.query, plan), self._table)
         affordable = units <= left
         return Price(
             str(request.query), bill, spread, margin, request.effort.confidence, self.rows, sensitivity, affordable
         )
 
+    def explain(
+        self,
+        question: Question,
+        *,
+        tolerance: Number | None = None,
+        share: Number | None = None,
+        epsilon: Number | None = None,
+        rho: Number | None = None,
+        confidence: Number = 0.95,
+    ) -> str:
+        """How the question is read, what one row can change, noise, price and statements; reads no row, costs nothing."""
+        effort = self.effort(tolerance, share, epsilon, rho, confidence)
+        request = Request(self._read(question), effort)
+        plan, offer = self._priced(request)[0], self.estimate(request)
+        steps = " and ".join(sorted({f"{unit:g}" for unit in plan.units}))
+        lost = float(plan.rounding.max())
+        lines = (
+            f"read as     {request.query}",
+            f"numbers     {plan.dimension:,}, summed in whole steps of {steps}",
+            f"rounding    takes {f'at most {lost:.2g}' if lost else 'nothing'} off a row",
+            f"reach       {offer.sensitivity}",
+            f"noise       {offer.cost.mechanism}, standard deviation at most {float(np.max(offer.spread)):.4g}",
+            f"would cost  {offer.cost.unit} {offer.cost.amount:.4g} = {100 * offer.cost.share:.3g} % of the budget",
+            f"rows        {self._table.engine.explain(plan.program)}",
+        )
+        return "\n".join(lines)
+
     def choose(self, request: Request, mechanism: str) -> Selection:
         """Price, charge, then score and choose."""
-        ballot, effort = ballot_for(request.query, self.schema, self._table.neighbours), request.effort
+        ballot, effort = ballot_for(request.query, self._table), request.effort
         chooser = chooser_for(ballot, effort, self._budget, self.rows, mechanism)
         plan = ballot.plan
 
@@ -171,7 +201,9 @@ class Curator(Oracle):
         epsilon = epsilon_of(request.effort, self._budget)
 
         def compute(bill: Bill) -> Finding:
-            value = ready.run(self._table.engine, epsilon, self._bits)
+            # Private at epsilon/k for each of the k rows of a unit, so at epsilon for the unit (group privacy).
+            rows = 1 if self._table.unit is None else self._table.unit.max_rows
+            value = ready.run(self._table.engine, epsilon / rows, self._bits)
             return Finding(value, str(request.query), self.rows, bill)
 
         name = type(request.query).__name__
@@ -191,8 +223,13 @@ class Curator(Oracle):
     def _priced(self, request: Request) -> tuple[Plan, Noise]:
         effort = request.effort
         plan = compile_query(request.query, self.schema, level=effort.kind == "tolerance")
-        norms = plan.reach.under(self._table.neighbours)
+        norms = self._norms(request.query, plan)
         return plan, noise_for(plan, norms, effort, self._budget, self.rows)
+
+    def _norms(self, query: Query, plan: Plan) -> Norms:
+        """The sensitivity: of one row, or of all rows of one unit."""
+        row, unit = plan.reach.under(self._table.neighbours), self._table.unit
+        return row if unit is None else unit.norms(query, row)
 
     def _charged(
         self,
@@ -245,13 +282,16 @@ def _chooser_name(chooser: Chooser) -> str:
     return {"PermuteAndFlip": "permute-and-flip", "Exponential": "exponential"}[type(chooser).__name__]
 
 
-def _sensitivity(plan: Plan, neighbours: str) -> str:
-    norms = plan.reach.under(neighbours)
+def _sensitivity(plan: Plan, norms: Norms, table: Table) -> str:
+    who = "one row" if table.unit is None else str(table.unit)
     if plan.dimension == 1:
         ((weight, _),) = plan.places.items()
-        return f"one row changes the total by at most {float(norms.linf * weight) * plan.units[0]:.4g} ({neighbours})"
+        most = float(norms.linf * weight) * plan.units[0]
+        return f"{who} changes the total by at most {most:.4g} ({table.neighbours})"
     l1, l2 = float(norms.l1), float(norms.l2_squared) ** 0.5
-    return f"one row moves the vector, in units of noise weights, by {l2:.4g} in L2 and {l1:.4g} in L1 ({neighbours})"
+    return (
+        f"{who} moves the vector, in units of noise weights, by {l2:.4g} in L2 and {l1:.4g} in L1 ({table.neighbours})"
+    )
 
 
 def _shortened(text: str, most: int = 2000) -> str:

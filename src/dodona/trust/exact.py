@@ -21,7 +21,7 @@ class Exact(Oracle):
     def __init__(self, table: Table) -> None:
         self._table = table
         self._rows = table.engine.rows()
-        self._free = Bill(0.0, "nothing", 0.0, 0.0, table.neighbours, "no noise: not private")
+        self._free = Bill(0.0, "nothing", 0.0, 0.0, table.promise, "no noise: not private")
 
     @property
     def schema(self) -> Schema:
@@ -70,7 +70,7 @@ class Exact(Oracle):
 
     def choose(self, request: Request, mechanism: str) -> Selection:  # noqa: ARG002 - nothing is random here
         """The candidate with the largest total; the first of equals."""
-        ballot = ballot_for(request.query, self.schema, self._table.neighbours)
+        ballot = ballot_for(request.query, self._table)
         scores = ballot.tally(self._table.engine.totals(ballot.plan.program))
         index = int(np.argmax(scores))
         return Selection(

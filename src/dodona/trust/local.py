@@ -148,7 +148,7 @@ class Local(Oracle):
                 f"rows that randomise themselves give noisy totals, and {request.query} is no linear function of them: "
                 "its scores would be off by more than the noise says. Choose on a Curator, or by a linear score."
             )
-        ballot = ballot_for(request.query, self.schema, "replace")
+        ballot = ballot_for(request.query, self._table)
         effort = request.effort
         offer = self._offer(replace(request, query=query))
 

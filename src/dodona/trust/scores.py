@@ -16,11 +16,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dodona.effort import Effort
+from dodona.engines.table import Table
 from dodona.errors import BadEffort, BadQuery, Unsupported
 from dodona.mechanisms import Exponential, PermuteAndFlip
 from dodona.privacy.budget import Budget
 from dodona.query.plan import Plan, compile_query
-from dodona.query.schema import Schema
 from dodona.query.scores import Scores
 from dodona.query.statistic import Query
 
@@ -46,16 +46,20 @@ class Ballot:
     tally: Callable[[NDArray[Any]], NDArray[Any]]
 
 
-def ballot_for(query: Query, schema: Schema, neighbours: str) -> Ballot:
+def ballot_for(query: Query, table: Table) -> Ballot:
     """The coordinates of a query, or the candidates of ``Scores`` (one row moves each by its stated sensitivity)."""
+    schema, neighbours, unit = table.schema, table.neighbours, table.unit
     if isinstance(query, Scores):
         plan = compile_query(query.statistics(schema), schema, level=True)
-        reach = Fraction(query.sensitivity(neighbours))
+        # One row after the other, a unit moves a score by its rows times what one row does.
+        reach = Fraction(query.sensitivity(neighbours)) * (1 if unit is None else unit.max_rows)
         return Ballot(plan, query.count(schema), 1.0, reach, Fraction(1), lambda totals: query.tally(schema, totals))
     plan = compile_query(query, schema, level=True)
-    unit = float(plan.units.min())
-    sensitivity, size = (norms.linf / Fraction(unit) for norms in (plan.reach.under(neighbours), plan.reach.size))
-    return Ballot(plan, plan.dimension, unit, sensitivity, size, lambda totals: _on_one_grid(plan, totals, unit))
+    finest = float(plan.units.min())
+    row = plan.reach.under(neighbours)
+    sensitivity = (row if unit is None else unit.norms(query, row)).linf / Fraction(finest)
+    size = plan.reach.size.linf / Fraction(finest)
+    return Ballot(plan, plan.dimension, finest, sensitivity, size, lambda totals: _on_one_grid(plan, totals, finest))
 
 
 def _on_one_grid(plan: Plan, totals: NDArray[Any], finest: float) -> NDArray[Any]:

@@ -77,7 +77,7 @@ def test_streaming_and_sql_agree(most: int, path: Path, monkeypatch: pytest.Monk
     for query in (Outer(features), Nearest(features, centres, Stack((Value(as_expr("1")), features)))):
         text, found, expected = both(path, query)
         assert found == expected
-        assert text.startswith("duckdb: batches") == (most == 1)
+        assert text.startswith("duckdb: one pass, in batches") == (most == 1)
 
 
 def test_streaming_without_arrow(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -96,7 +96,7 @@ def test_very_deep_expressions_are_streamed(path: Path, monkeypatch: pytest.Monk
         text = f"LN(2 + ABS({text}))"
     explained, found, expected = both(path, Value(as_expr(text)))
     assert found == expected
-    assert explained.startswith("duckdb: batches")
+    assert explained.startswith("duckdb: one pass, in batches")
 
 
 def test_wide_integers_where_doubles_would_round(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
