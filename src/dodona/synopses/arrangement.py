@@ -49,6 +49,7 @@ class Arrangement(Body):
     """``means[i]``, ``spreads[i]``: of the i-th product of signs (``masks_up_to(len(conditions), order)``), per row."""
 
     kind: ClassVar[str] = "Arrangement"
+    proven = True
     conditions: tuple[Expr, ...]
     order: int
     means: Floats

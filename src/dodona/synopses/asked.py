@@ -38,6 +38,7 @@ class Asked(Body):
     """``estimates[i]``: the i-th total, with the standard deviation, largest jump and rounding of its error."""
 
     kind: ClassVar[str] = "Asked"
+    proven = True
     query: Query
     estimates: Floats
     deviations: Floats

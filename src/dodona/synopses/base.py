@@ -35,6 +35,8 @@ class Body(ABC):
     """Abstract: what is published and how it answers. Kinds are final and registered in ``file.KINDS``."""
 
     kind: ClassVar[str]
+    proven: ClassVar[bool] = False
+    """Whether the margins follow from the noise (or a theorem); otherwise they are estimated, and say so."""
 
     @abstractmethod
     def arrays(self) -> Arrays:
@@ -142,7 +144,8 @@ class Synopsis(Oracle):
         return compile_query(request.query, self.schema, level=True)
 
     def _free(self) -> Bill:
-        return Bill(0.0, "nothing", 0.0, 0.0, self.header.cost.neighbours, f"published: {self.header.method}")
+        how = f"published: {self.header.method}" + ("" if self.body.proven else "; its error is estimated")
+        return Bill(0.0, "nothing", 0.0, 0.0, self.header.cost.neighbours, how)
 
     def sample(self, rows: int, random: np.random.Generator | None = None) -> Arrays:
         """A made-up table of any size, as columns: free, since it is drawn from what is published."""

@@ -36,6 +36,7 @@ class Marginals(Body):
     """``residuals``: one after the other, in the order of ``grid.supports(width)``; ``variances``: one per support."""
 
     kind = "Marginals"
+    proven = True
 
     def __init__(
         self, schema: Schema, grid: Grid, width: int, residuals: Floats, variances: Floats, edges: Mapping[str, Any]

@@ -36,6 +36,7 @@ class Rows(Body):
     margin: float
 
     kind = "Rows"
+    proven = True
 
     def arrays(self) -> Arrays:
         """One array for each column, numbered: a name may hold any sign."""

@@ -111,8 +111,17 @@ class Curator(Oracle):
         """What is left for a question about everyone, in the budget's unit."""
         return float(self._budget.amount(self._ledger.left()))
 
-    def attach(self, synopsis: Synopsis) -> None:
-        """Answer from this published synopsis, free, where its stated error meets a question's tolerance."""
+    def attach(self, synopsis: Synopsis, *, estimates: bool = False) -> None:
+        """Answer from this published synopsis, free, where its stated error meets a question's tolerance.
+
+        A tolerance promises an error, so the synopsis must be of a kind whose margins are proven. ``estimates``: accept
+        also one whose margins are estimated from how well a model fits; every such answer says so.
+        """
+        if not (synopsis.body.proven or estimates):
+            raise Unsupported(
+                f"the margins of this synopsis ({synopsis.header.method}) are estimated, not proven, and a tolerance "
+                "is a promise. Attach it with estimates=True to accept them, or release with a method of proven error."
+            )
         if synopsis.name != self.name or any(self.schema.get(c) != synopsis.schema[c] for c in synopsis.schema):
             raise Unsupported(
                 f"a synopsis must be of the same table and columns to be attached: this curator holds {self.name!r}, "

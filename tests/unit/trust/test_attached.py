@@ -52,3 +52,14 @@ def test_a_foreign_synopsis_is_refused(curator: Curator) -> None:
     with pytest.raises(Unsupported, match="same table"):
         curator.attach(conjunctions(other, width=1, share=0.5))
     assert isinstance(other.ask("x", share=0.1).cost, Bill)
+
+
+def test_estimated_margins_need_a_word(curator: Curator) -> None:
+    model = conjunctions(curator, width=2, method="adaptive", share=0.5)
+    assert not model.body.proven
+    with pytest.raises(Unsupported, match="estimated, not proven"):
+        curator.attach(model)
+    curator.attach(model, estimates=True)
+    answer = curator.ask("smoker", tolerance=0.2)
+    assert answer.cost.amount == 0
+    assert "error is estimated" in answer.cost.mechanism
