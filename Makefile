@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 WORKERS ?= 2
 
-.PHONY: setup demo test test-all lint bench clean
+.PHONY: setup system demo test test-all lint bench clean
 
 setup: $(VENV)/.installed
 
@@ -13,6 +13,18 @@ $(VENV)/.installed: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[arrow,learn,plot,postgres,spark,server,test,lint]'
 	@touch $@
+
+# What tests need beside Python packages. On Debian, as root, what is missing is installed; elsewhere it is named.
+system:
+	@missing=""; \
+	ls /usr/lib/postgresql/*/bin/initdb >/dev/null 2>&1 || command -v initdb >/dev/null || missing="$$missing postgresql"; \
+	command -v java >/dev/null || missing="$$missing default-jre-headless"; \
+	command -v chromium >/dev/null || missing="$$missing chromium"; \
+	command -v cc >/dev/null || missing="$$missing gcc libc6-dev"; \
+	if [ -z "$$missing" ]; then exit 0; fi; \
+	if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+		apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $$missing; \
+	else echo "tests that need these are skipped:$$missing"; fi
 
 demo: setup
 	$(BIN)/python -m dodona.demo
