@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 WORKERS ?= 2
 
-.PHONY: setup system demo test test-all lint bench clean
+.PHONY: setup system demo test test-all lint docs gallery bench bench-quick clean
 
 setup: $(VENV)/.installed
 
@@ -30,10 +30,10 @@ demo: setup
 	$(BIN)/python -m dodona.demo
 
 test: setup
-	$(BIN)/python -m pytest -m "not slow" -n $(WORKERS) tests
+	$(BIN)/python -m pytest -m "not slow" -n $(WORKERS) --dist loadgroup tests
 
 test-all: setup
-	$(BIN)/python -m pytest -n $(WORKERS) tests
+	$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup tests
 
 lint: setup
 	$(BIN)/ruff check src tests benchmarks
@@ -41,8 +41,20 @@ lint: setup
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
+docs: setup
+	$(BIN)/python docs/tools/pages.py
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet
+	@echo "site/index.html"
+
+gallery: setup
+	@for script in examples/gallery/[a-z]*.py; do echo $$script; $(BIN)/python $$script || exit 1; done
+
 bench: setup
 	$(BIN)/python -m benchmarks
+	$(BIN)/python docs/tools/pages.py
+
+bench-quick: setup
+	$(BIN)/python -m benchmarks --quick
 
 clean:
 	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from dodona import __version__
+from dodona.cli_audit import audit
 from dodona.cli_plan import plan_app
 from dodona.cli_server import KeyFile, Server, key_app, serve
 from dodona.errors import AnswerLost, BudgetSpent, DodonaError, LedgerError, Refused
@@ -38,6 +39,7 @@ schema_app = typer.Typer(
 )
 app.add_typer(schema_app, name="schema")
 app.add_typer(plan_app, name="plan")
+app.command()(audit)
 app.add_typer(key_app, name="key")
 app.command()(serve)
 
@@ -136,16 +138,17 @@ def draft(
 def check(survey: Survey, json: Json = False) -> None:
     """Say whether configuration, data, schema and ledger fit together; reads no values and spends nothing."""
     from dodona.config import Config, open_ledger
+    from dodona.privacy.open import ledger_exists, shown
     from dodona.show import facts, say, spent_line
 
     config = Config.read(survey)
     curator = config.open_curator("check", asking=False)
-    if config.ledger.exists():
+    if ledger_exists(config.ledger):
         with open_ledger(config.ledger) as ledger:
             spent, entries = ledger.spent(), ledger.head()[0]
-        kept = f"{config.ledger.name}, {entries:,} entries"
+        kept = f"{shown(config.ledger)}, {entries:,} entries"
     else:
-        spent, entries, kept = 0, 0, f"{config.ledger.name}, made with the first question"
+        spent, entries, kept = 0, 0, f"{shown(config.ledger)}, made with the first question"
     rows = "private" if curator.rows is None else f"{curator.rows:,}"
     if json:
         public = {"name": curator.name, "rows": curator.rows, "neighbours": config.neighbours}

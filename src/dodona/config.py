@@ -4,7 +4,7 @@
 
     data = "survey.parquet"        # beside this file; also .csv, .csv.gz, .tsv or "survey.duckdb#table"
     name = "survey"                # optional: what FROM calls it
-    ledger = "survey.ledger"       # optional: this file's name with .ledger
+    ledger = "survey.ledger"       # optional: this file's name with .ledger; or "postgresql://host/base#name"
     neighbours = "replace"         # or "add-remove"
     rows = 1000000                 # add-remove only: a publicly known number of rows
     population = "survey 2026"     # optional: whom the budget protects; else the data's path, which must then not move
@@ -29,14 +29,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dodona.errors import BadEffort, BadSchema, LedgerError, LedgerUnavailable
+from dodona.errors import BadEffort, BadSchema
 from dodona.privacy.budget import Budget
 from dodona.query.schema import Schema
 from dodona.query.unit import Unit
 
 if TYPE_CHECKING:
     from dodona.engines.table import Table
-    from dodona.privacy.sqlite_ledger import SqliteLedger
+    from dodona.privacy.chain import ChainLedger
     from dodona.trust.curator import Curator
 
 GAP = "?"
@@ -54,7 +54,7 @@ class Config:
     data: str
     schema: Schema
     budget: Budget
-    ledger: Path
+    ledger: str | Path
     neighbours: str = "replace"
     rows: int | None = None
     name: str | None = None
@@ -86,36 +86,18 @@ class Config:
 
     def open_curator(self, analyst: str, *, asking: bool = True, table: Table | None = None) -> Curator:
         """The oracle. With ``asking`` false nothing will be charged, so a ledger that is not there yet is not made."""
+        from dodona.privacy.open import ledger_exists
         from dodona.trust.curator import Curator
 
-        ledger = self.ledger if asking or self.ledger.exists() else None
+        ledger = self.ledger if asking or ledger_exists(self.ledger) else None
         return Curator(table or self.open_table(), self.budget, ledger, analyst=analyst)
 
 
-def open_ledger(path: Path) -> SqliteLedger:
-    """An existing ledger as it was made: budget and population are in the file, so an auditor needs nothing else."""
-    import json
-    import sqlite3
-    from contextlib import closing
+def open_ledger(place: str | os.PathLike[str]) -> ChainLedger:
+    """An existing ledger as it was made: budget and population are in it, so an auditor needs nothing else."""
+    from dodona.privacy.open import existing_ledger
 
-    from dodona.privacy import sqlite_file
-    from dodona.privacy.sqlite_ledger import SqliteLedger
-
-    if not path.is_file():
-        raise LedgerUnavailable(f"the ledger must exist. Got {str(path)!r}: no question was charged there yet.")
-    try:
-        with closing(sqlite_file.connect(path.resolve(), busy_timeout=30.0)) as db:
-            (statement,) = db.execute("SELECT statement FROM genesis").fetchone() or ("{}",)
-        made = json.loads(statement)
-        budget, facts = Budget.from_dict(made["budget"]), {key: made[key] for key in ("atoms", "neighbours")}
-        population = made["population"]
-    except LedgerError:
-        raise
-    except (sqlite3.Error, OSError) as error:
-        raise sqlite_file.fault(error) from None
-    except (ValueError, KeyError, TypeError, BadEffort):
-        raise sqlite_file.fault(ValueError()) from None
-    return SqliteLedger.open(path, budget, **facts, population=population)
+    return existing_ledger(place)
 
 
 def _toml(file: Path) -> dict[str, Any]:
@@ -131,6 +113,8 @@ def _toml(file: Path) -> dict[str, Any]:
         raise BadSchema(f"the file must be readable text in UTF-8. Got {str(file)!r}.") from None
     except tomllib.TOMLDecodeError as error:
         raise BadSchema(f"the file must be TOML. {error}.") from None
+    except (ValueError, RecursionError):  # digits without end, brackets without end
+        raise BadSchema("the file must be TOML of ordinary size and depth.") from None
 
 
 def _config(path: Path, stated: Mapping[str, Any]) -> Config:
@@ -155,7 +139,8 @@ def _config(path: Path, stated: Mapping[str, Any]) -> Config:
     where = data if "://" in data else str(path.parent / data)
     budget, schema = _budget(stated["budget"]), Schema.read(stated["columns"])
     unit = None if "unit" not in stated else Unit.read(stated["unit"]).checked(schema)
-    kept, rows, population = path.parent / ledger, _rows(stated, neighbours), _text(stated, "population")
+    kept = ledger if "://" in ledger else path.parent / ledger
+    rows, population = _rows(stated, neighbours), _text(stated, "population")
     return Config(path, where, schema, budget, kept, neighbours, rows, name, population, unit)
 
 

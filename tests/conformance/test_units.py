@@ -244,3 +244,31 @@ def test_a_unit_reads_back_from_what_it_writes():
     ):
         with pytest.raises(BadSchema):
             dd.Unit.read(bad)
+
+
+@pytest.mark.parametrize("unit", UNITS, ids=str)
+@pytest.mark.parametrize("text", [False, True])
+def test_postgresql_keeps_the_same_rows(postgres, unit, text):
+    table = rows(800, 120)
+    if text:
+        table = table.set_column(0, "patient", table.column("patient").cast(pa.string()))
+    kind = "text" if text else "bigint"
+    with postgres.connect() as admin:
+        admin.execute("DROP TABLE IF EXISTS visits")
+        admin.execute(f"CREATE TABLE visits (patient {kind}, cost float8, age bigint, ward text, smoker boolean)")
+        with admin.cursor().copy("COPY visits FROM STDIN") as copy:
+            for row in table.to_pylist():
+                copy.write_row(list(row.values()))
+        admin.commit()
+    for query in QUERIES:
+        assert totals(postgres.url() + "#public.visits", unit, query) == totals(table, unit, query)
+
+
+@pytest.mark.xdist_group("spark")
+def test_spark_keeps_the_same_rows(spark, tmp_path):
+    table = rows(800, 120)
+    pq.write_table(table, tmp_path / "visits.parquet")
+    frame = spark.read.parquet(str(tmp_path / "visits.parquet"))
+    for unit in UNITS[1:]:
+        for query in QUERIES[:3]:
+            assert totals(frame, unit, query) == totals(table, unit, query)

@@ -17,7 +17,9 @@ from numpy.typing import NDArray
 
 from dodona.engines.kernels import Mask, Vector, either
 from dodona.errors import BadTable
-from dodona.query.schema import Category, Column, Flag, Integer, Label, Schema
+from dodona.query.schema import Category, Column, Flag, Integer, Label, Real, Schema
+
+BLOCK = 1 << 13  # rows cleaned at a time
 
 
 class Raw(NamedTuple):
@@ -53,7 +55,24 @@ def read_columns(source: Any, schema: Schema) -> tuple[dict[str, Vector], int]:
         raise BadTable("the texts of a table must be UTF-8. Got one that is not.") from None
     for name, column in schema.items():
         require_physical(name, column, raws[name].family, raws[name].kind)
-    return {name: clean(column, raws[name]) for name, column in schema.items()}, rows
+    numbers = _numbers({name: (c, raws[name]) for name, c in schema.items() if isinstance(c, Real | Integer)}, rows)
+    return {name: numbers[name] if name in numbers else clean(c, raws[name]) for name, c in schema.items()}, rows
+
+
+def _numbers(raws: Mapping[str, tuple[Real | Integer, Raw]], rows: int) -> dict[str, Vector]:
+    """Cleaned columns of numbers, all of them for a block of rows at a time: columns of one array share its cache
+    lines, and what is read once is cleaned while it is near."""
+    values = dict(zip(raws, np.empty((len(raws), rows)), strict=True))
+    nulls = {name: np.empty(rows, dtype=np.bool_) for name, (column, _) in raws.items() if column.missing is None}
+    for start in range(0, rows, BLOCK):
+        part = slice(start, start + BLOCK)
+        for name, (column, raw) in raws.items():
+            null = None if raw.null is None else raw.null[part]
+            filled, mark = clean(column, raw._replace(values=raw.values[part], null=null))
+            values[name][part] = filled
+            if mark is not None:
+                nulls[name][part] = mark
+    return {name: (values[name], nulls.get(name)) for name in raws}
 
 
 def clean(column: Column, raw: Raw) -> Vector:
@@ -70,7 +89,8 @@ def clean(column: Column, raw: Raw) -> Vector:
     bad = ~np.isfinite(numbers)
     if isinstance(column, Integer):
         bad |= numbers != np.floor(numbers)
-    return _filled(np.clip(numbers, column.low, column.high), either(null, bad), column.missing, column.low)
+    kept = np.clip(numbers, column.low, column.high, out=numbers)
+    return _filled(kept, either(null, bad), column.missing, column.low)
 
 
 def _filled(values: NDArray[Any], null: Mask, missing: Any, stand_in: Any) -> Vector:
@@ -130,7 +150,7 @@ def _raws(source: Any, schema: Schema) -> tuple[dict[str, Raw], int]:
         return getattr(frames, f"from_{module}")(source, schema)  # type: ignore[no-any-return]
     if isinstance(source, Mapping):
         return _arrays(source, schema)
-    if module == "pyarrow" or hasattr(source, "__arrow_c_stream__"):
+    if module == "pyarrow" or hasattr(source, "__arrow_c_stream__") or hasattr(source, "__arrow_c_array__"):
         from dodona.engines import frames
 
         return frames.from_arrow(source, schema)

@@ -6,10 +6,11 @@ argument, because databases may evaluate both branches of a CASE.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
-LARGEST = 1.7976931348623157e308  # the largest double
+from dodona.engines.magnitudes import LARGEST, Size
 
 Template = Callable[..., str]
 
@@ -19,6 +20,10 @@ class Dialect:
 
     double = "DOUBLE"
     whole = "BIGINT"
+    most_sums = 500  # sums in one statement
+    longest_repeat = 0  # characters up to which a value is written again rather than named in a sub-select
+    vanishing_raises = False  # whether a product that rounds to 0 is an error
+    fence = ""  # ends a sub-select whose columns are read more than once, where the planner would repeat them
 
     def name(self, name: str) -> str:
         """An identifier, quoted."""
@@ -44,6 +49,18 @@ class Dialect:
         """The sum of whole doubles: in doubles where no partial sum can reach 2^53, otherwise in wide integers."""
         value = value if exact_double else f"CAST({value} AS {self.whole})"
         return f"SUM({value})" if where is None else f"SUM(CASE WHEN {where} THEN {value} END)"
+
+    def scaled(self, x: str, bits: int) -> str:
+        """x 2^bits, truncated towards 0."""
+        return f"trunc({x})" if bits == 0 else f"trunc({x} * {self.number(math.ldexp(1.0, bits))})"
+
+    def guarded(self, op: str, args: Sequence[str], sizes: Sequence[Size]) -> str | None:  # noqa: ARG002
+        """The text of an operation that this database would raise on, given how large its arguments can be."""
+        return None
+
+    def repeats(self, op: str, sizes: Sequence[Size]) -> tuple[int, ...] | None:  # noqa: ARG002
+        """How often ``guarded`` writes each argument; None where the plain template is used."""
+        return None
 
     def mod(self, a: str, b: str) -> str:
         """C's fmod; ``b`` is not 0."""
@@ -96,6 +113,7 @@ class Dialect:
             "mod": lambda a, b: self.mod(a, f"NULLIF({b}, {zero})"),
             "sqrt": lambda x: f"sqrt(CASE WHEN {x} >= {zero} THEN {x} END)",
             "finite": self.finite,
+            "flush": lambda x: f"CASE WHEN abs({x}) < {self.number(2.0**-500)} THEN {zero} ELSE {x} END",
             "least": lambda a, b: f"CASE WHEN {a} <= {b} THEN {a} WHEN {b} < {a} THEN {b} END",
             "greatest": lambda a, b: f"CASE WHEN {a} >= {b} THEN {a} WHEN {b} > {a} THEN {b} END",
             "bitand": lambda a, b: (

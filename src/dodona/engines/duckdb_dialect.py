@@ -12,7 +12,8 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from dodona.engines.dialect import LARGEST, Dialect, Template
+from dodona.engines.dialect import Dialect, Template
+from dodona.engines.magnitudes import LARGEST
 from dodona.query.schema import Category, Column, Flag, Integer, Label, Real, Schema
 
 

@@ -87,10 +87,15 @@ def from_arrow(source: Any, schema: Schema) -> tuple[dict[str, Raw], int]:
         import pyarrow as pa
     except ImportError:
         raise BadTable("Arrow data needs pyarrow: pip install dodona[arrow].") from None
-    if isinstance(source, pa.RecordBatchReader):
-        table = source.read_all()
-    else:
-        table = source if isinstance(source, pa.Table) else pa.table(source)
+    try:  # a stream can be read once only: here, to its end
+        if isinstance(source, pa.RecordBatchReader):
+            table = source.read_all()
+        else:
+            table = source if isinstance(source, pa.Table) else pa.table(source)
+    except Exception:  # whatever a source of someone else's says may quote rows
+        raise BadTable(
+            f"Arrow data must be a table, or a stream readable to its end. Got {type(source).__name__}."
+        ) from None
     present(table.column_names, schema)
     if len(set(table.column_names)) < len(table.column_names):
         raise BadTable("the columns of a table must have different names.")

@@ -12,7 +12,6 @@ from __future__ import annotations
 import itertools
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -20,7 +19,7 @@ from numpy.typing import NDArray
 
 from dodona.engines.kernels import Vector
 from dodona.query.program import Block
-from dodona.query.subsets import lattice_shape, set_numbers, subsets
+from dodona.query.subsets import Remembered, lattice_shape, set_numbers, subsets
 
 HELD_ROWS = 1 << 20  # rows packed before they are counted
 COUNTED_ROWS = 1 << 16  # rows of a histogram at a time: they stay in cache
@@ -38,7 +37,7 @@ class _Layout:
     numbers: NDArray[np.int64]
 
 
-@lru_cache(maxsize=16)
+@Remembered
 def _layout(k: int, order: int) -> _Layout:
     width, groups, chosen = lattice_shape(k, order)
     choices = tuple(itertools.combinations(range(groups), chosen))

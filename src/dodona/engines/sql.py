@@ -23,7 +23,15 @@ from dodona.query.program import Block, Program
 DEEPEST_TEXT = 40  # levels of parentheses before a step gets a name of its own
 
 # How often a template repeats each argument; all others write each argument once.
-_REPEATS = {"number": (2,), "sqrt": (2,), "finite": (2,), "least": (3, 3), "greatest": (3, 3), "bucket": (9,)}
+_REPEATS = {
+    "flush": (2,),
+    "number": (2,),
+    "sqrt": (2,),
+    "finite": (2,),
+    "least": (3, 3),
+    "greatest": (3, 3),
+    "bucket": (9,),
+}
 
 
 @dataclass(frozen=True)
@@ -51,11 +59,14 @@ class Nodes:
     at: list[int] = field(default_factory=list)
 
     @staticmethod
-    def of(program: Program) -> Nodes:
-        """Lowers every step."""
+    def of(program: Program, flushed: frozenset[int] = frozenset()) -> Nodes:
+        """Lowers every step; the factors of the products ``flushed`` are made 0 where they are below 2^-500."""
         result = Nodes()
-        for step in program.steps:
+        flushes: dict[int, int] = {}
+        for index, step in enumerate(program.steps):
             args = tuple(result.at[arg] for arg in step.args)
+            if index in flushed:
+                args = tuple(flushes.get(arg) or flushes.setdefault(arg, result._add("flush", (arg,))) for arg in args)
             if step.op == "nearest":
                 result.at.append(result._nearest(args, step.constants))
             elif step.op == "grid":
@@ -81,24 +92,65 @@ class Nodes:
         return self._add("which", (best, *scores))
 
     def _within(self, index: int, low: float, high: float) -> bool:
-        """Whether the value is in [low, high] by what it is (a clipped column, 0 or 1), so that no clip is needed."""
+        """Whether the value is in [low, high] by what it is, so that no clip is needed."""
         node = self.nodes[index]
-        if node.op == "column" and node.constants[1] in ("real", "integer"):
-            return bool(low <= node.constants[2] and node.constants[3] <= high)
-        if node.op == "const":
-            return node.constants[0] is None or low <= node.constants[0] <= high
         if node.op in ("if", "coalesce"):
             return all(self._within(arg, low, high) for arg in node.args[-2:])
-        return node.op == "number" and low <= 0 and high >= 1
+        if node.op == "const" and node.constants[0] is None:
+            return True
+        bounds = self._bounds(index)
+        return bounds is not None and low <= bounds[0] and bounds[1] <= high
+
+    def _bounds(self, index: int) -> tuple[float, float] | None:
+        """The range of a clipped column, a constant, 0 or 1, and of sums and products of two of these; else None.
+
+        No more than that: the clip that is left out is what bounds a row's part, so it rests on no long argument.
+        """
+        node = self.nodes[index]
+        if node.op in ("add", "sub", "mul"):
+            ends = [self._own_bounds(arg) for arg in node.args]
+            if ends[0] is None or ends[1] is None:
+                return None
+            signs = {"add": lambda x, y: x + y, "sub": lambda x, y: x - y, "mul": lambda x, y: x * y}
+            results = [signs[node.op](x, y) for x in ends[0] for y in ends[1]]  # rounding is monotone
+            return (min(results), max(results)) if all(map(math.isfinite, results)) else None
+        return self._own_bounds(index)
+
+    def _own_bounds(self, index: int) -> tuple[float, float] | None:
+        node = self.nodes[index]
+        if node.op == "flush":
+            bounds = self._own_bounds(node.args[0])
+            return None if bounds is None else (min(bounds[0], 0.0), max(bounds[1], 0.0))
+        if node.op == "column" and node.constants[1] in ("real", "integer"):
+            return (node.constants[2], node.constants[3])
+        if node.op == "const" and node.constants[0] is not None:
+            return (node.constants[0], node.constants[0])
+        return (0.0, 1.0) if node.op == "number" else None
 
     def _whole(self, index: int) -> bool:
         """Whether the value is whole by what it is, so that no truncation is needed."""
         node = self.nodes[index]
-        if node.op in ("if", "coalesce"):
+        if node.op in ("if", "coalesce", "add", "sub", "mul", "flush"):
             return all(self._whole(arg) for arg in node.args[-2:])
         if node.op == "const":
             return node.constants[0] is None or float(node.constants[0]).is_integer()
         return node.op == "number" or (node.op == "column" and node.constants[1] == "integer")
+
+
+def _only_summed(program: Program) -> frozenset[int]:
+    """The products that nothing reads but grids: a factor below 2^-500 leaves less than one step of those, so 0.
+
+    The other factor is a row's own value, at most 2^100 in size, and a step at least 2^-300.
+    """
+    sizes: list[Size] = []
+    good: set[int] = set()
+    for index, step in enumerate(program.steps):
+        sizes.append(sized(step.op, [sizes[arg] for arg in step.args], step.constants))
+        good -= set(step.args) if step.op != "grid" or step.constants[2] > 300 else set()
+        factors = [sizes[arg] for arg in step.args] if step.op == "mul" else []
+        if factors and factors[0].tiny * factors[1].tiny == 0.0 and max(f.most for f in factors) <= 2.0**100:
+            good.add(index)
+    return frozenset(good - set(program.roots()))
 
 
 def _sizes(nodes: Sequence[Node]) -> list[Size]:
@@ -140,7 +192,7 @@ class Compiled:
         carried: Sequence[str] = (),
     ) -> None:
         self.program, self.dialect, self._clean, self._carried = program, dialect, clean, list(carried)
-        self._lowered = Nodes.of(program)
+        self._lowered = Nodes.of(program, _only_summed(program) if dialect.vanishing_raises else frozenset())
         self._operations = dialect.operations()
         self._sizes = _sizes(self._lowered.nodes)
         self._roots = {self._lowered.at[step] for step in program.roots()}
@@ -185,7 +237,9 @@ class Compiled:
             needed = max((needs[arg] for arg in node.args), default=0)
             deep = 1 + max((depth[arg] for arg in node.args), default=0)
             trivial = node.op in ("const", "true", "false")
-            if node.op == "column" or (not trivial and (writes[index] > 1 or deep > DEEPEST_TEXT)):
+            again = node.op == "column" or writes[index] > 1
+            again = again and len(text) * writes[index] > self.dialect.longest_repeat
+            if not trivial and (again or deep > DEEPEST_TEXT):
                 self._definitions[index], self._level[index] = text, needed
                 text, reads, needed, deep = f"v{index}", frozenset({index}), needed + 1, 0
             self._texts[index], self._reads[index], needs[index], depth[index] = text, reads, needed, deep
@@ -270,7 +324,7 @@ class Compiled:
         return self._texts[index]
 
     def statements(self, exact_double: Mapping[int, bool]) -> list[Statement]:
-        """One statement per key, and per so many sums as one may have. ``exact_double``: blocks whose sums stay below 2^53."""
+        """One statement per key, and per as many sums as it may hold. ``exact_double``: blocks that stay below 2^53."""
         groups: dict[int | None, list[tuple[int, int, str]]] = {}
         for number, block in enumerate(self.program.blocks):
             where = None if block.where is None else self._texts[self._lowered.at[block.where]]

@@ -105,10 +105,11 @@ def _engine(source: Any, schema: Schema, unit: Unit | None) -> tuple[Engine, str
 def _place(path: str, name: str) -> str:
     if not path:
         return f"memory:{name}"
-    return path if ":" in path.split("/", maxsplit=1)[0] else os.path.abspath(os.path.expanduser(path))
+    elsewhere = path.startswith(("postgresql://", "spark:"))
+    return path if elsewhere else os.path.abspath(os.path.expanduser(path))
 
 
 def _stem(path: str) -> str:
-    """``dir/survey.csv.gz`` -> survey; ``file.duckdb#people`` -> people; rows in memory are called data."""
-    file, _, table = path.partition("#")
-    return table or os.path.basename(file).split(".")[0] or "data"
+    """``dir/survey.csv.gz`` -> survey; ``file.duckdb#main.people`` -> people; rows in memory are called data."""
+    file, _, table = path.removeprefix("spark:").rstrip("/").partition("#")
+    return table.rpartition(".")[2] or os.path.basename(file).split(".")[0] or "data"

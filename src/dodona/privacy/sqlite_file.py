@@ -13,6 +13,7 @@ import sqlite3
 from pathlib import Path
 
 from dodona.errors import LedgerCorrupt, LedgerError, LedgerUnavailable
+from dodona.privacy.rows import NOT_A_LEDGER
 
 APPLICATION_ID = 0x444F444F  # "DODO"
 VERSION = 1
@@ -20,9 +21,6 @@ VERSION = 1
 UNAVAILABLE = (
     "The ledger must be readable, writable and on a disk with space, and it is not. No answer leaves; a charge in "
     "flight counts as spent. Mend the disk, then open the ledger again."
-)
-NOT_A_LEDGER = (
-    "The ledger must be an unbroken file that Dodona made. This one is not: never repair it, keep it for inspection."
 )
 WAL = "The ledger must use a rollback journal. This file is in WAL mode, which can lose a charge: it is refused."
 REPLACED = "The ledger must be the file that was opened. It was moved, deleted or replaced; restart with the newest."

@@ -13,15 +13,10 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from dodona.errors import LedgerCorrupt, LedgerError, LedgerUnavailable, Refused
-from dodona.privacy import scopes, sqlite_file
+from dodona.privacy import rows, sqlite_file
 from dodona.privacy.ledger import Entry, Genesis
 from dodona.privacy.side_lock import LOCKED, SideLock
 
-COLUMNS = "seq, kind, time, analyst, request_id, what, detail, amount, scope, common_after, total_after, previous, hash"
-_TEXT, _MAYBE, _WHOLE = (str,), (str, type(None)), (int,)
-_TYPES = (_WHOLE, *(_TEXT,) * 3, _MAYBE, _TEXT, _TEXT, _WHOLE, _MAYBE, _WHOLE, _WHOLE, _TEXT, _TEXT)
-
-OLDER = "The ledger must contain the newest entry recorded of it. It does not: an older or other file is in its place."
 CLOSED = "The ledger must be open. This one was closed; open it again."
 FORKED = "A ledger in memory belongs to the process that made it. Give it a path to share it with forked processes."
 
@@ -70,7 +65,7 @@ class SqliteSession:
                 finally:
                     if self._lock is not None:
                         self._lock.release()
-            except (sqlite3.Error, OSError, MemoryError) as error:
+            except (sqlite3.Error, OSError, MemoryError, UnicodeError) as error:
                 # Not retried and not explained: which call failed is nobody's business outside (R12).
                 raise self._poison(sqlite_file.fault(error)) from None
             except LedgerCorrupt as error:
@@ -80,15 +75,18 @@ class SqliteSession:
     def append(self, entry: Entry) -> Entry:
         """Seal ``entry`` onto the head, inside the transaction."""
         sealed = entry.sealed()
-        row = (*_before_scope(sealed), scopes.written(sealed.scope), *_after_scope(sealed))
         assert self._connection is not None
-        self._connection.execute(f"INSERT INTO entries({COLUMNS}) VALUES({', '.join('?' * 13)})", row)
+        rows.append(self._connection, sealed)
         self.head = sealed
         return sealed
 
     def position(self) -> tuple[int, str]:
         """Number and hash of the newest entry, inside the transaction; the genesis is number 0."""
         return (0, self._start[1]) if self.head is None else (self.head.seq, self.head.hash)
+
+    def sound(self, db: sqlite3.Connection) -> bool:
+        """SQLite's own check of the file."""
+        return bool(db.execute("PRAGMA integrity_check(1)").fetchone()[0] == "ok")
 
     def close(self) -> None:
         """Refuse all further use and let the files go."""
@@ -113,7 +111,7 @@ class SqliteSession:
         record = None if self._lock is None else self._lock.read()
         if sqlite_file.is_new(db):
             if record is not None or self._seen[0]:
-                raise LedgerCorrupt(OLDER)
+                raise LedgerCorrupt(rows.OLDER)
             for statement in sqlite_file.SCHEMA:
                 db.execute(statement)
             db.execute("INSERT INTO genesis VALUES(1, ?, ?)", self._start)
@@ -128,14 +126,14 @@ class SqliteSession:
                 "A ledger's budget, atoms, neighbours and population are for the lifetime of its data. This was made "
                 f"with {start[0]}, and is now opened with {self._start[0]}. Open it as it was made."
             )
-        rows = entries(db, "ORDER BY seq DESC LIMIT 1")
-        self.head = rows[0] if rows else None
+        newest = rows.entries(db, "ORDER BY seq DESC LIMIT 1")
+        self.head = newest[0] if newest else None
         if self.head is not None and self.head.digest() != self.head.hash:
-            raise LedgerCorrupt(sqlite_file.NOT_A_LEDGER)
+            raise LedgerCorrupt(rows.NOT_A_LEDGER)
         for seq, known in {self._seen, record or self._seen}:
             row = self.position() if seq == self.position()[0] else (seq, self._hash_of(db, seq))
             if row != (seq, known):
-                raise LedgerCorrupt(OLDER)
+                raise LedgerCorrupt(rows.OLDER)
 
     def _hash_of(self, db: sqlite3.Connection, seq: int) -> str | None:
         if seq == 0:
@@ -187,31 +185,6 @@ class SqliteSession:
     def __del__(self) -> None:
         with suppress(Exception):
             self.close()
-
-
-def entries(db: sqlite3.Connection, where: str, values: tuple[object, ...] = ()) -> list[Entry]:
-    """Rows of the entries table as values; a row no ledger can have written is ``LedgerCorrupt``."""
-    return [_entry(row) for row in db.execute(f"SELECT {COLUMNS} FROM entries {where}", values)]
-
-
-def _entry(row: tuple[object, ...]) -> Entry:
-    try:
-        if any(type(value) not in kinds for value, kinds in zip(row, _TYPES, strict=True)):
-            raise ValueError("a column of another type")
-        fields = list(row)
-        fields[8] = scopes.read(fields[8])  # type: ignore[arg-type]
-        return Entry(*fields)  # type: ignore[arg-type]
-    except ValueError:
-        raise LedgerCorrupt(sqlite_file.NOT_A_LEDGER) from None
-
-
-def _before_scope(entry: Entry) -> tuple[object, ...]:
-    question = (entry.analyst, entry.request_id, entry.what, entry.detail, entry.amount)
-    return (entry.seq, entry.kind, entry.time, *question)
-
-
-def _after_scope(entry: Entry) -> tuple[object, ...]:
-    return (entry.common_after, entry.total_after, entry.previous, entry.hash)
 
 
 _sessions: weakref.WeakSet[SqliteSession] = weakref.WeakSet()

@@ -7,13 +7,30 @@ C(k, j) - 1 - sum_t C(k - 1 - a_t, j - t + 1), t = 1..j (the combinatorial numbe
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from functools import lru_cache
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 Indices = NDArray[np.int64]
 CELL_BITS = 16
+T = TypeVar("T")
+
+
+class Remembered(Generic[T]):
+    """A function that keeps its last few results, and travels to other processes without them."""
+
+    def __init__(self, function: Callable[[int, int], T]) -> None:
+        self._function = function
+        self._kept = lru_cache(maxsize=16)(function)
+
+    def __call__(self, k: int, order: int) -> T:
+        return self._kept(k, order)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Remembered, (self._function,)
 
 
 def subsets(k: int, order: int) -> int:
@@ -34,7 +51,7 @@ def lattice_entries(k: int, order: int) -> int:
     return math.comb(groups, chosen) * subsets(chosen * width, order) * max(order, 1)
 
 
-@lru_cache(maxsize=32)
+@Remembered
 def _choose(k: int, order: int) -> Indices:
     """Pascal's triangle: row n, column r."""
     return np.array([[math.comb(n, r) for r in range(order + 1)] for n in range(k + 1)], dtype=np.int64)

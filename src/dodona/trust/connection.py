@@ -13,6 +13,7 @@ import os
 import ssl
 import threading
 import time
+import weakref
 from typing import Any
 from urllib.parse import quote, urlsplit
 
@@ -63,6 +64,8 @@ class Connection:
         self._host, self._port, self._key, self._timeout = parts.hostname, parts.port, key, timeout
         self._tls = ssl.create_default_context(cafile=certificates) if parts.scheme == "https" else None
         self._lines = threading.local()
+        self._opened: list[http.client.HTTPConnection] = []
+        weakref.finalize(self, _close, self._opened, os.getpid())
 
     def get(self, *path: str) -> Any:
         """The value at a path."""
@@ -110,7 +113,6 @@ class Connection:
             found = response.read()
         except BaseException:
             line.close()
-            self._lines.kept = None
             raise
         wait = response.getheader("Retry-After", "1")
         return response.status, float(wait) if wait.isdecimal() else 1.0, found
@@ -124,7 +126,14 @@ class Connection:
                 else http.client.HTTPSConnection(self._host, self._port, timeout=self._timeout, context=self._tls)
             )
             kept = self._lines.kept = (os.getpid(), made)
+            self._opened.append(made)
         return kept[1]
+
+
+def _close(lines: list[http.client.HTTPConnection], process: int) -> None:
+    if process == os.getpid():
+        for line in lines:
+            line.close()
 
 
 def refusal(status: int, body: bytes) -> DodonaError:

@@ -26,7 +26,7 @@ from dodona.privacy.budget import Budget
 from dodona.privacy.cost import FREE, Cost
 from dodona.privacy.ledger import Charge, Ledger
 from dodona.privacy.numbers import Number
-from dodona.privacy.sqlite_ledger import SqliteLedger
+from dodona.privacy.open import open_ledger
 from dodona.query.plan import Plan, compile_query
 from dodona.query.reach import Norms
 from dodona.query.schema import Schema
@@ -44,7 +44,8 @@ Stored = TypeVar("Stored")
 class Curator(Oracle):
     """Answers questions about ``table`` within ``budget``.
 
-    ``ledger``: where charges are kept: a file, or None for a private one that lasts as long as this object.
+    ``ledger``: where charges are kept: a file, ``postgresql://host/database#name``, or None for a private one that
+    lasts as long as this object.
     ``analyst``: who is asking; the name stands in the ledger.
     """
 
@@ -57,7 +58,7 @@ class Curator(Oracle):
         analyst: str = "curator",
     ) -> None:
         atoms = Atoms(table.schema).count
-        kept = SqliteLedger.open(ledger, budget, atoms=atoms, neighbours=table.neighbours, population=table.population)
+        kept = open_ledger(ledger, budget, atoms=atoms, neighbours=table.neighbours, population=table.population)
         self._keep(table, kept, analyst, SecureBits())
 
     @classmethod

@@ -31,7 +31,7 @@ from dodona.oracle import Oracle, Request
 from dodona.privacy.budget import Budget
 from dodona.privacy.ledger import Charge, Ledger
 from dodona.privacy.numbers import Number
-from dodona.privacy.sqlite_ledger import SqliteLedger
+from dodona.privacy.open import open_ledger
 from dodona.query.schema import Schema
 from dodona.query.scores import Scores
 from dodona.trust.local_blocks import Blocks, Spent, Tier, tier_key
@@ -53,7 +53,7 @@ class Local(Oracle):
 
     ``interactive``: False admits one question, which may be a ``Stack`` of all there is to ask; the ledger enforces it.
     ``randomiser``: None picks the best for each question; "laplace" is Alda and Simon's (15), by name.
-    ``ledger``: where charges are kept: a file, or None for a private one that lasts as long as this object.
+    ``ledger``: where charges are kept: a file, ``postgresql://...#name``, or None for a private one in memory.
     """
 
     def __init__(
@@ -68,12 +68,14 @@ class Local(Oracle):
     ) -> None:
         if table.neighbours != "replace":
             raise Unsupported("the local model counts rows in public: use Table(..., neighbours='replace').")
+        if not getattr(table.engine, "lasting_order", True):
+            raise Unsupported("each row keeps its own budget by its place, and a DataFrame's rows have none: open files.")
         self._table, self._analyst, self._interactive = table, analyst, interactive
         self._randomiser = None if randomiser is None else known_randomiser(randomiser)
         self._bits: Bits = SecureBits()
         self._budget = Budget(epsilon=epsilon)
         self._blocks = Blocks(table.engine.rows(), table.population)
-        self._ledger: Ledger = SqliteLedger.open(
+        self._ledger: Ledger = open_ledger(
             ledger, self._budget, atoms=self._blocks.count, neighbours="replace", population=_named(table, interactive)
         )
         self._spent = Spent(self._ledger, self._blocks.count)

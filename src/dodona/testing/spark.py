@@ -1,0 +1,158 @@
+"""Spark sessions for tests: quick in one process, or a small cluster with executors in processes of their own.
+
+``local_session`` runs executors as threads (``local[2]``); ``cluster_session`` starts two worker processes on this
+machine (``local-cluster``), so that one can be killed; ``connect_session`` speaks to a server in another process. Each
+is a context manager that stops what it started, and raises ``SparkMissing`` with what to install where it cannot.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+import tempfile
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+_QUIET = """\
+rootLogger.level = off
+rootLogger.appenderRef.stderr.ref = stderr
+appender.stderr.type = Console
+appender.stderr.name = stderr
+appender.stderr.target = SYSTEM_ERR
+appender.stderr.layout.type = PatternLayout
+appender.stderr.layout.pattern = %m%n
+"""
+
+
+class SparkMissing(RuntimeError):
+    """What Spark needs is not here; the message says what."""
+
+
+def require(*, connect: bool = False) -> None:
+    """Refuses with what is missing: Java, PySpark, or what Spark Connect needs besides."""
+    if find_spec("pyspark") is None:
+        raise SparkMissing("Spark needs PySpark: pip install dodona[spark].")
+    home = os.environ.get("JAVA_HOME")
+    if shutil.which("java") is None and not (home and Path(home, "bin", "java").exists()):
+        raise SparkMissing("Spark needs Java 17 or later: install it, or set JAVA_HOME.")
+    wanted = ("grpc", "grpc_status", "google.rpc", "pandas", "pyarrow", "zstandard")
+    absent = [name for name in wanted if connect and not _found(name)]
+    if absent:
+        raise SparkMissing(f"Spark Connect needs pip install 'pyspark[connect]'. Missing: {', '.join(absent)}.")
+
+
+def _found(module: str) -> bool:
+    try:
+        return find_spec(module) is not None
+    except ModuleNotFoundError:
+        return False
+
+
+@contextmanager
+def local_session(cores: int = 2, **settings: str) -> Iterator[Any]:
+    """A session whose executors are threads of one JVM."""
+    with _session(f"local[{cores}]", settings) as session:
+        yield session
+
+
+@contextmanager
+def cluster_session(workers: int = 2, megabytes: int = 1024, **settings: str) -> Iterator[Any]:
+    """A session on a cluster of worker processes, one core and so much memory each."""
+    with _session(f"local-cluster[{workers},1,{megabytes}]", settings) as session:
+        yield session
+
+
+@contextmanager
+def _session(master: str, settings: dict[str, str]) -> Iterator[Any]:
+    """``settings``: names of Spark settings with ``__`` for a dot."""
+    require()
+    with tempfile.TemporaryDirectory(prefix="dodona-spark-") as folder, warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # PySpark warns of newer versions of what it does not use here
+        from pyspark.sql import SparkSession
+
+        builder = _configured(SparkSession.builder.master(master).appName("dodona tests"), Path(folder), settings)
+        with _environment(folder):
+            session = builder.getOrCreate()
+        gateway = session.sparkContext._gateway
+        try:
+            yield session
+        finally:
+            session.stop()
+            _end(gateway)
+
+
+def _configured(builder: Any, folder: Path, settings: dict[str, str]) -> Any:
+    quiet = folder / "log4j2.properties"
+    quiet.write_text(_QUIET)
+    options = f"-Dlog4j2.configurationFile={quiet} -Djava.io.tmpdir={folder} -XX:TieredStopAtLevel=4"
+    chosen = {
+        "spark.ui.enabled": "false",
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.driver.extraJavaOptions": options,
+        "spark.executor.extraJavaOptions": f"-Dlog4j2.configurationFile={quiet}",
+        "spark.executor.memory": "512m",
+        "spark.sql.warehouse.dir": str(folder / "warehouse"),
+        "spark.local.dir": str(folder),
+        "spark.sql.shuffle.partitions": "2",
+        "spark.ui.showConsoleProgress": "false",
+    } | {name.replace("__", "."): value for name, value in settings.items()}
+    for name, value in chosen.items():
+        builder = builder.config(name, value)
+    return builder
+
+
+@contextmanager
+def _environment(folder: str) -> Iterator[None]:
+    """What the JVM's launcher reads from the environment: this Python for workers, loopback, their folder."""
+    wanted = {
+        "PYSPARK_PYTHON": sys.executable,
+        "SPARK_LOCAL_IP": "127.0.0.1",
+        "SPARK_WORKER_DIR": str(Path(folder, "work")),
+        "SPARK_LOG_DIR": folder,
+    }
+    before = {name: os.environ.get(name) for name in wanted}
+    os.environ.update(wanted)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value
+
+
+def _end(gateway: Any) -> None:
+    """Ends the JVM that PySpark leaves running until the interpreter exits, so that another session can start."""
+    from pyspark import SparkContext
+
+    gateway.shutdown()
+    process = getattr(gateway, "proc", None)
+    if process is not None:
+        process.stdin.close()
+        process.wait(timeout=60)
+    SparkContext._gateway = None
+    SparkContext._jvm = None
+
+
+@contextmanager
+def connect_session(**settings: str) -> Iterator[Any]:
+    """A Spark Connect session on a server of its own, in another process."""
+    require(connect=True)
+    with tempfile.TemporaryDirectory(prefix="dodona-spark-") as folder, warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        from pyspark.sql import SparkSession
+
+        builder = _configured(SparkSession.builder.remote("local[2]"), Path(folder), settings)
+        with _environment(folder):
+            session = builder.getOrCreate()
+        try:
+            yield session
+        finally:
+            session.stop()
