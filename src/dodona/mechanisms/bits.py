@@ -47,8 +47,8 @@ class SecureBits:
 
     def __init__(self) -> None:
         self._seen: deque[bytes] = deque(maxlen=16)
-        startup = np.frombuffer(urandom(8192), dtype="<u8").reshape(-1, 2)
-        if len({pair.tobytes() for pair in startup}) < len(startup):
+        startup = urandom(8192)
+        if len({startup[at : at + 16] for at in range(0, 8192, 16)}) < 512 or len(startup) != 8192:
             raise BadRandomness("The system's source of randomness repeats itself.")
 
     def words(self, n: int) -> Words:
@@ -108,9 +108,12 @@ def below(bound: int, n: int, bits: Bits) -> NDArray[np.int64]:
 
 def integer(width: int, bits: Bits) -> int:
     """One uniform integer of ``width`` bits, any width."""
-    count = -(-width // 64)
-    value = int.from_bytes(bits.words(count).astype("<u8").tobytes(), "little") if count else 0
-    return value >> (64 * count - width)
+    words: list[int] = bits.words(-(-width // 64)).tolist()
+    surplus = 64 * len(words) - width
+    value = words.pop() if words else 0
+    while words:
+        value = value << 64 | words.pop()
+    return value >> surplus
 
 
 def integer_below(bound: int, bits: Bits) -> int:

@@ -79,7 +79,7 @@ class CharacterResponse:
             subsets = self.subsets(index)
             drawn = below(len(subsets), len(rows), bits)
             places = np.arange(part.response.dimension, dtype=np.int64)
-            held = (gather(rows, subsets[drawn]) << places).sum(axis=1)
+            held = (gather(rows, np.take(subsets, drawn, axis=0)) << places).sum(axis=1)
             out[rows, 1], out[rows, 2] = drawn, part.response.sample(held, bits)
         return out
 

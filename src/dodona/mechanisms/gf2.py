@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from dodona.mechanisms.bits import Bits
+from dodona.mechanisms.bits import Bits, integer
 
 Words = NDArray[np.uint64]
 _ONE = np.uint64(1)
@@ -62,7 +62,8 @@ class Solutions:
 
     def uniform(self, bits: Bits) -> NDArray[np.bool_]:
         """Each solution with probability exactly 2^-dimension."""
-        return self.some(bits.words(-(-self.unknowns // 64)))
+        free = [integer(min(self.unknowns - start, 64), bits) for start in range(0, self.unknowns, 64)]
+        return self.some(np.array(free, dtype=np.uint64))
 
 
 def solve(equations: Words, unknowns: int) -> Solutions | None:

@@ -144,7 +144,7 @@ class Exponential:
 
         table = Table(ladder)
         while True:
-            bucket = present[table.draw_one(int(bits.words(1)[0]), bits)]
+            bucket = present[table.draw_one(bits.words(1).tolist()[0], bits)]
             members = np.flatnonzero(buckets == bucket)
             winner = int(members[integer_below(members.size, bits)])
             if width == 1 or flip((int(gaps[winner]) - bucket * width) * rate, bits):

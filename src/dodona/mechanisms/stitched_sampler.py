@@ -74,7 +74,7 @@ class StitchedSampler:
     def _one(self, bits: Bits) -> int:
         """One draw in Python integers, any scale."""
         while True:
-            symbol = self._table.draw_one(int(bits.words(1)[0]), bits)
+            symbol = self._table.draw_one(bits.words(1).tolist()[0], bits)
             draw = self._finish(symbol, bits)
             if draw is not None:
                 return draw

@@ -1,0 +1,219 @@
+"""Whole paths, exactly: a real curator over every small table, what it released against what it charged.
+
+For noisy totals: each path runs on every table with the same frozen bits, so the noise is the same and what differs
+between neighbours is what the curator really summed; with the law of the noise that gives the loss of the pair in
+rationals. That the curator draws this noise is shown by enumerating its tapes. For finite outputs (a choice, a report,
+a synthetic table) the whole path is enumerated on every table, and every pair of laws is compared.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+
+from dodona.answer import Answer, Finding
+from dodona.audit.exact import Chances, ExactAudit, epsilon_audit, loss_audit, rho_audit
+from dodona.audit.mechanisms import Check
+from dodona.audit.neighbours import Rows, SmallDomain, shown
+from dodona.audit.tape import Interval, TapeAudit, tape, tape_audit
+from dodona.audit.witness import Seen, Suspicion, WatchedCurator, watched
+from dodona.local.client import Client, invitation
+from dodona.oracle import Oracle
+from dodona.privacy.budget import Budget
+from dodona.query.statistic import Query
+
+F = Fraction
+Use = Callable[[Oracle], Any]
+_RESIDUAL = F(1, 10**6)
+
+
+class FrozenBits:
+    """The same words for everyone: SplitMix64's fixed sequence. It makes two runs differ by their rows alone."""
+
+    def __init__(self) -> None:
+        self._at = 0
+
+    def words(self, n: int) -> Any:
+        """The next ``n`` of the fixed sequence."""
+        from dodona.mechanisms.direction import mixed
+
+        steps = np.arange(self._at + 1, self._at + n + 1, dtype=np.uint64)
+        self._at += n
+        return mixed(steps * np.uint64(0x9E3779B97F4A7C15))
+
+
+@dataclass(frozen=True)
+class Path:
+    """A way to use a curator: ``use`` asks it, on every table of ``domain``, within ``budget``.
+
+    ``curator``: whose work is audited; a broken copy can be put in its place.
+    """
+
+    name: str
+    domain: SmallDomain
+    neighbours: str
+    budget: Budget
+    use: Use
+    curator: type[WatchedCurator] = WatchedCurator
+
+    def run(self, rows: Rows, bits: Any) -> WatchedCurator:
+        """One use of a fresh curator over these rows."""
+        oracle = watched(self.domain.table(rows, self.neighbours), self.budget, bits, self.curator)
+        self.use(oracle)
+        return oracle
+
+    @property
+    def title(self) -> str:
+        """The line's name."""
+        return f"{self.name} ({self.neighbours})"
+
+
+def noisy_path(path: Path) -> list[ExactAudit]:
+    """What neighbours change in the released totals, question by question, against what was charged."""
+    unit = path.budget.unit
+    runs = {rows: path.run(rows, FrozenBits()) for rows in path.domain.tables()}
+    losses = []
+    for pair in path.domain.pairs(path.neighbours):
+        one, other = (runs[rows] for rows in pair)
+        losses.append((shown(pair), _moved(one, other, unit)))
+    charged = {run.ledger.spent() for run in runs.values()}
+    # A charge that depends on the rows is itself a leak; then nothing is proved.
+    claimed = path.budget.amount(min(charged)) if len(charged) == 1 else F(0)
+    return [loss_audit(path.title, unit, claimed, losses)]
+
+
+def _moved(one: WatchedCurator, other: WatchedCurator, unit: str) -> Fraction:
+    """The loss of what both released: the same questions, so the same noise, and totals that differ by the rows."""
+    total = F(0)
+    for a, b in zip(one.seen, other.seen, strict=True):
+        stake = Suspicion(one._table, other._table, one).stake(a.request)
+        first, second = (_steps(seen, stake.plan.units) for seen in (a, b))
+        released = type(stake)(stake.plan, first, first - second, stake.laws)
+        total += released.worst(unit)
+    return total
+
+
+def _steps(seen: Seen, units: Any) -> Any:
+    assert isinstance(seen.result, Answer)
+    flat = np.ravel(np.asarray(seen.result.total, dtype=np.float64)) / units
+    return np.array([int(value) for value in np.rint(flat)], dtype=object)
+
+
+def questions_path(path: Path) -> list[ExactAudit]:
+    """An algorithm of several questions: along those it asked, what each could tell of a pair at most, summed.
+
+    Each question of a run on D is put to every neighbour of D as well. Which questions come next depends on released
+    answers alone, so the sum over one run bounds the loss of that transcript.
+    """
+    unit, losses, claimed = path.budget.unit, [], F(0)
+    runs = {rows: path.run(rows, FrozenBits()) for rows in path.domain.tables()}
+    for pair in path.domain.pairs(path.neighbours):
+        for rows, near in (pair, pair[::-1]):
+            run = runs[rows]
+            suspicion = Suspicion(run._table, path.domain.table(near, path.neighbours), run)
+            total = sum((_worst(suspicion, seen, unit) for seen in run.seen), F(0))
+            losses.append((shown((rows, near)), total))
+            claimed = max(claimed, path.budget.amount(run.ledger.spent()))
+    return [loss_audit(path.title, unit, claimed, losses)]
+
+
+def _worst(suspicion: Suspicion, seen: Seen, unit: str) -> Fraction:
+    if isinstance(seen.result, Answer):
+        return suspicion.stake(seen.request).worst(unit)
+    chooser, scores = suspicion.chooser(seen)
+    moved = int(np.abs(scores[0] - scores[1]).max())
+    if moved > chooser.sensitivity:
+        return F(10**9)
+    cost = chooser.cost()
+    assert cost.epsilon is not None
+    return cost.epsilon if unit == "epsilon" else cost.rho
+
+
+def finite_path(
+    path: Path, outcome: Callable[[WatchedCurator], Hashable], residual: Fraction = _RESIDUAL
+) -> list[ExactAudit]:
+    """A path of few outcomes: its law on every table by its tapes, and every pair of laws."""
+    charged: set[int] = set()
+
+    def law(rows: Rows) -> Chances:
+        def once(bits: Any) -> Hashable:
+            oracle = path.run(rows, bits)
+            charged.add(oracle.ledger.spent())
+            return outcome(oracle)
+
+        return tape(once, residual=residual, most_runs=4000).masses
+
+    laws = {rows: law(rows) for rows in path.domain.tables()}
+    pairs = [(shown(pair), laws[pair[0]], laws[pair[1]]) for pair in path.domain.pairs(path.neighbours)]
+    amount = path.budget.amount(max(charged))
+    if path.budget.unit == "epsilon":
+        return [epsilon_audit(path.title, amount, pairs, unexplored=_unexplored(laws.values(), amount))]
+    pure = F(math.isqrt(math.ceil(2 * amount * 10**20)) + 1, 10**10)
+    return [rho_audit(path.title, amount, pure, pairs)]
+
+
+def noise_drawn(path: Path, rows: Rows, residual: Fraction) -> TapeAudit:
+    """The law of one answer on one table, by its tapes, against exact totals plus the noise that was priced."""
+    table = path.domain.table(rows, path.neighbours)
+    frozen = path.run(rows, FrozenBits())
+    stake = Suspicion(table, table, frozen).stake(frozen.seen[0].request)
+
+    def once(bits: Any) -> tuple[int, ...]:
+        return tuple(_steps(path.run(rows, bits).seen[0], stake.plan.units).tolist())
+
+    def stated(steps: tuple[int, ...]) -> Interval:
+        low = high = F(1)
+        for value, exact, law in zip(steps, stake.here.tolist(), stake.laws, strict=True):
+            bounds = (F(value == exact),) * 2 if law is None else law.probability(value - int(exact))
+            low, high = low * bounds[0], high * bounds[1]
+        return low, high
+
+    return tape_audit(f"{path.title}: noise", tape(once, residual=residual, most_runs=1500), stated)
+
+
+def report_audit(
+    name: str, query: Query, domain: SmallDomain, epsilon: Fraction, most_runs: int = 3000
+) -> list[ExactAudit]:
+    """One person's report, by the tapes of the code that runs on their device, for every two things they may hold."""
+    text = invitation(query, domain.schema, epsilon)
+
+    def law(kind: tuple[Any, ...]) -> Chances:
+        answers = dict(zip(domain.schema, kind, strict=True))
+        found = tape(
+            lambda bits: Client(epsilon, bits=bits).report(text, answers), residual=F(1, 10**4), most_runs=most_runs
+        )
+        return found.masses
+
+    laws = {kind: law(kind) for kind in domain.kinds}
+    pairs = [(f"{a} ~ {b}", laws[a], laws[b]) for a, b in itertools.combinations(domain.kinds, 2)]
+    return [epsilon_audit(name, epsilon, pairs, unexplored=_unexplored(laws.values(), epsilon))]
+
+
+def _unexplored(laws: Iterable[Chances], epsilon: Fraction) -> Fraction:
+    """Laws known up to r prove a delta only up to r (1 + e^epsilon); more than 1 % of it would prove nothing."""
+    missing = max(1 - sum(found.values(), F(0)) for found in laws)
+    return min(missing * math.ceil(2 + math.exp(epsilon)), F(1, 100))
+
+
+def found(oracle: WatchedCurator) -> Hashable:
+    """What a procedure found, as an outcome."""
+    (seen,) = oracle.seen
+    assert isinstance(seen.result, Finding)
+    value = seen.result.value
+    return None if value["r"] is None else tuple(value["r"]), value["wrong"]
+
+
+def chosen(oracle: WatchedCurator) -> Hashable:
+    """The index of a choice, as an outcome."""
+    return tuple(getattr(seen.result, "index", None) for seen in oracle.seen)
+
+
+def checks_of(paths: Sequence[tuple[Path, Callable[[Path], Sequence[ExactAudit | TapeAudit]]]]) -> list[Check]:
+    """Paths with their judges as lines of an audit."""
+    return [Check(path.title, lambda path=path, judge=judge: judge(path)) for path, judge in paths]  # type: ignore[misc]

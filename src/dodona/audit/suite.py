@@ -1,0 +1,176 @@
+"""The whole exact audit, as ``dodona audit`` runs it: every mechanism, every sampler, every small end-to-end path."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Sequence
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+
+from dodona import release
+from dodona.audit.exact import ExactAudit, Pair, epsilon_audit
+from dodona.audit.mechanisms import Check, mechanism_checks, together
+from dodona.audit.neighbours import SmallDomain, shown
+from dodona.audit.paths import (
+    Path,
+    checks_of,
+    chosen,
+    finite_path,
+    found,
+    noise_drawn,
+    noisy_path,
+    questions_path,
+    report_audit,
+)
+from dodona.audit.tape import TapeAudit
+from dodona.concepts.conjunctions import Conjunctions
+from dodona.mechanisms.parity import ParitySolver
+from dodona.oracle import Oracle
+from dodona.privacy.budget import Budget
+from dodona.query.procedure import ParityProcedure
+from dodona.query.reach import NEIGHBOURS
+from dodona.query.schema import Category, Flag, Integer, Schema
+from dodona.query.statistic import Partition, Query, Stack, Value, as_expr
+
+F = Fraction
+Judge = Callable[[Path], Sequence[ExactAudit | TapeAudit]]
+_BITS = tuple(itertools.product((False, True), repeat=2))
+NUMBERS = SmallDomain(Schema({"x": Integer(0, 2)}), ((0,), (1,), (2,)))
+GROUPS = SmallDomain(Schema({"g": Category("a", "b"), "x": Integer(0, 2)}), (("a", 0), ("a", 2), ("b", 1)))
+FLAGS = SmallDomain(Schema({"a": Flag(), "b": Flag()}), _BITS, 2)
+POINTS = SmallDomain(Schema({"x": Integer(0, 3), "y": Integer(0, 3)}), ((0, 0), (1, 3), (3, 2)), 2)
+PURE, CONCENTRATED = Budget(epsilon=2), Budget(rho=F(1, 2))
+_GROUP_BY = "SELECT g, COUNT(*), SUM(x) FROM tiny GROUP BY g"
+
+
+def parity_audit(name: str, solver: ParitySolver, rows: int, bits: int) -> list[ExactAudit]:
+    """The parity learner A by its exact law on every table of up to ``rows`` rows, contradictory ones too."""
+    kinds = tuple(itertools.product((0, 1), repeat=bits + 1))
+    columns = {f"x{i}": Flag() for i in range(bits + 1)}
+    domain = SmallDomain(Schema(columns), kinds, rows)
+    laws = {
+        table: solver.probabilities(np.array(table, dtype=bool).reshape(len(table), bits + 1))
+        for table in domain.tables()
+    }
+    audits = []
+    for relation in NEIGHBOURS:
+        pairs: list[Pair] = [(shown(pair), laws[pair[0]], laws[pair[1]]) for pair in domain.pairs(relation)]
+        epsilon = solver.cost().epsilon
+        assert epsilon is not None
+        audits.append(epsilon_audit(f"{name} ({relation})", epsilon, pairs))
+    return audits
+
+
+def _parity_checks(slow: bool) -> list[Check]:
+    epsilons = [F(n, 4) for n in range(1, 21)] if slow else [F(1, 2), F(2)]
+    sizes = [(3, 1), (2, 2), *([(4, 1), (3, 2)] if slow else [])]
+
+    def law() -> list[ExactAudit]:
+        every = (parity_audit(f"epsilon {e}", ParitySolver(e), rows, bits) for e in epsilons for rows, bits in sizes)
+        return together("parity learner A", itertools.chain(*every))
+
+    def run(oracle: Oracle) -> Any:
+        return oracle.run(ParityProcedure((as_expr("a"),), as_expr("b"), 1, 1, 1, 1), share=1)
+
+    domain = SmallDomain(FLAGS.schema, FLAGS.kinds, 2 if slow else 1)
+    path = Path("Curator.run(parity)", domain, "replace", Budget(epsilon=3), run)
+    residual = F(1, 10**4)
+    return [Check("parity learner A", law), *checks_of([(path, lambda p: finite_path(p, found, residual))])]
+
+
+def _curator_checks(slow: bool) -> list[Check]:
+    few = SmallDomain(NUMBERS.schema, NUMBERS.kinds, 3 if slow else 2)
+    listed: list[tuple[Path, Judge]] = []
+    for relation, (word, budget) in itertools.product(NEIGHBOURS, (("Laplace", PURE), ("Gaussian", CONCENTRATED))):
+        ask = Path(f"Curator.ask, {word}", NUMBERS, relation, budget, lambda o: o.ask("x", share=1))
+        sql = Path(f"Curator.sql GROUP BY, {word}", GROUPS, relation, budget, lambda o: o.sql(_GROUP_BY, share=1))
+        listed += [(ask, noisy_path), (sql, noisy_path)]
+        listed.append((ask, lambda p: [noise_drawn(p, ((0,), (1,)), F(1, 1000))]))
+        for name in ("permute-and-flip", "exponential"):
+            listed.append((_selecting(name, few, relation, budget), lambda p: finite_path(p, chosen)))
+    counting = Path(
+        "Curator.sql GROUP BY, counts",
+        GROUPS,
+        "replace",
+        Budget(epsilon=10),
+        lambda o: o.sql("SELECT g, COUNT(*) FROM tiny GROUP BY g", share=1),
+    )
+    listed.append((counting, lambda p: [noise_drawn(p, (("a", 0), ("b", 1)), F(1, 10**5))]))
+    return checks_of(listed)
+
+
+def _selecting(mechanism: str, domain: SmallDomain, relation: str, budget: Budget) -> Path:
+    candidates = ["x = 0", "x = 1", "x = 2"]
+
+    def use(oracle: Oracle) -> Any:
+        return oracle.select(candidates, share=1, mechanism=mechanism)
+
+    return Path(f"Curator.select, {mechanism}, {budget.unit}", domain, relation, budget, use)
+
+
+def _release_checks(slow: bool) -> list[Check]:
+    concepts = Conjunctions.over(["a", "b"], 1)
+    synthetic = SmallDomain(FLAGS.schema, FLAGS.kinds, 2 if slow else 1)
+    listed: list[tuple[Path, Judge]] = [
+        (
+            Path(
+                "release.small_database",
+                synthetic,
+                "replace",
+                PURE,
+                lambda o: release.small_database(o, concepts, size=1, share=1),
+            ),
+            lambda p: finite_path(p, chosen),
+        ),
+        (_along("conjunctions", FLAGS if slow else synthetic, lambda o: release.conjunctions(o, width=2, share=1))),
+        (_along("boxes", POINTS, lambda o: release.boxes(o, ["x", "y"], share=1))),
+        (_along("arrangement", FLAGS, lambda o: release.arrangement(o, concepts, share=1))),
+    ]
+    if slow:
+        listed += [
+            _along("intervals", POINTS, lambda o: release.intervals(o, "x", share=1)),
+            _along("halfspaces", POINTS, lambda o: release.halfspaces(o, ["x", "y"], share=1, probes=8)),
+            _along(
+                "multiplicative_weights",
+                FLAGS,
+                lambda o: release.multiplicative_weights(o, concepts, beta=0.5, rounds=2, share=1),
+            ),
+        ]
+    return checks_of(listed)
+
+
+def _along(name: str, domain: SmallDomain, use: Callable[[Oracle], Any]) -> tuple[Path, Judge]:
+    return Path(f"release.{name}, its questions", domain, "replace", CONCENTRATED, use), questions_path
+
+
+def _report_checks(slow: bool) -> list[Check]:
+    one = Value(as_expr("1"))
+    questions: list[tuple[str, Query]] = [
+        ("a condition", Value(as_expr("x >= 1"))),
+        ("a number", Value(as_expr("x"))),
+        ("a partition", Partition(as_expr("x"), one)),
+        ("a stack", Stack((Value(as_expr("x")), Value(as_expr("x >= 1"))))),
+    ]
+    epsilons = (F(1, 2), F(1), F(2)) if slow else (F(1),)
+
+    def check(name: str, query: Query) -> Check:
+        title = f"local report on {name}"
+        return Check(
+            title,
+            lambda: together(title, [a for e in epsilons for a in report_audit(f"epsilon {e}", query, NUMBERS, e)]),
+        )
+
+    return [check(*item) for item in questions]
+
+
+def every_check(slow: bool = False) -> list[Check]:
+    """The audit, line by line; nothing is computed before a line's ``work`` is called."""
+    return [
+        *mechanism_checks(slow),
+        *_parity_checks(slow),
+        *_curator_checks(slow),
+        *_release_checks(slow),
+        *_report_checks(slow),
+    ]
