@@ -4,8 +4,11 @@ Each algorithm has a case below: what it is fitted to, and how its fit on ``Exac
 computation. An algorithm without a case fails ``test_every_algorithm_has_a_case``.
 """
 
+import contextlib
 import importlib
 import math
+import tempfile
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -22,6 +25,7 @@ from dodona.errors import Refused
 from dodona.oracle import Oracle, Request
 from dodona.synopses.base import Body, Header, Synopsis
 from dodona.testing import seeded_curator
+from dodona.testing.servers import add_key, in_thread, write_survey
 
 ROWS = 4_000
 SHARE = 0.4
@@ -101,6 +105,24 @@ def local():
     return Local(dd.Table(rows(), SCHEMA), epsilon=8)
 
 
+SERVERS = contextlib.ExitStack()
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _close_servers():
+    with SERVERS:
+        yield
+
+
+def remote():
+    """A curator behind a server of its own, as an analyst's machine sees it."""
+    folder = Path(SERVERS.enter_context(tempfile.TemporaryDirectory()))
+    survey = write_survey(folder, rows(), SCHEMA, {"epsilon": 4, "delta": 1e-6}, name="data")
+    key = add_key(folder, "analyst", "1")
+    url = SERVERS.enter_context(in_thread(folder, [survey], tick=0.001, rate=100_000))
+    return dd.connect(url, key=key)
+
+
 ORACLES = {
     "exact": lambda: dd.Exact(dd.Table(rows(), SCHEMA)),
     "curator, rho": lambda: curator(4, 1e-6),
@@ -108,6 +130,7 @@ ORACLES = {
     "view": lambda: curator(4, 1e-6).select_columns(*reversed(list(SCHEMA))),
     "synopsis": synopsis,
     "local": local,
+    "remote": remote,
 }
 
 
@@ -231,7 +254,7 @@ def test_same_code_everywhere(name, oracle_name):
         assert paid.amount == 0
     else:
         assert paid.amount > 0
-    if oracle_name.startswith("curator"):
+    if oracle_name.startswith("curator") or oracle_name == "remote":
         assert before - whole.left == pytest.approx(paid.amount, rel=1e-6)
         seqs = [bill.seq for bill in model.receipt_]
         assert seqs == sorted(set(seqs))

@@ -8,7 +8,6 @@ numbers.
 
 from __future__ import annotations
 
-import hashlib
 import itertools
 from dataclasses import dataclass
 from functools import lru_cache
@@ -18,11 +17,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dodona.concepts.grid import Grid, Support
+from dodona.concepts.packed import packed
 from dodona.query.expr import Literal
 from dodona.query.schema import Schema
-from dodona.query.scores import Scores
+from dodona.query.scores import Scores, require_like, require_public_numbers
 from dodona.query.statistic import Products, Query, Stack
 from dodona.query.subsets import set_numbers
+
+MOST_EXPECTED = 2**50  # rows times marginals, and then some
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,6 +35,10 @@ class Misfit(Scores):
     supports: tuple[Support, ...]
     expected: NDArray[np.int64]
     penalties: NDArray[np.int64]
+
+    def __post_init__(self) -> None:
+        require_public_numbers(self.expected, MOST_EXPECTED)
+        require_public_numbers(self.penalties, MOST_EXPECTED)
 
     @property
     def linear(self) -> bool:
@@ -53,13 +59,16 @@ class Misfit(Scores):
 
     def tally(self, schema: Schema, totals: NDArray[Any]) -> NDArray[Any]:  # noqa: ARG002
         """The distances, less the penalties."""
-        off = np.abs(tables_of(self.grid, self.supports, totals) - self.expected)
+        tables = tables_of(self.grid, self.supports, totals)
+        require_like(tables, self.expected)
+        off = np.abs(tables - self.expected)
         starts = np.concatenate([[0], np.cumsum([self.grid.size(s) for s in self.supports])[:-1]]).astype(np.intp)
         return np.add.reduceat(off, starts) - self.penalties
 
     def to_json(self) -> dict[str, Any]:
-        digest = hashlib.sha256(self.expected.tobytes() + self.penalties.tobytes()).hexdigest()
-        return {"misfit": {"columns": self.grid.columns, "supports": self.supports, "expected": digest}}
+        edges = {side.column: list(side.edges) for side in self.grid.sides if side.edges}
+        numbers = {"expected": packed(self.expected), "penalties": packed(self.penalties)}
+        return {"misfit": {"columns": self.grid.columns, "edges": edges, "supports": self.supports, **numbers}}
 
     def __str__(self) -> str:
         return f"which of {len(self.supports)} marginals over {', '.join(self.grid.columns)} is farthest from a model"

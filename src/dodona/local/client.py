@@ -42,13 +42,13 @@ def invited(text: str) -> Scheme:
     """The scheme of an invitation; one of another version, or that this code would read otherwise, is refused."""
     try:
         data = json.loads(text)
-        version = data["version"]
-    except (ValueError, TypeError, KeyError):
+        version, stated = data["version"], (data["query"], data["schema"], data["epsilon"])
+    except (ValueError, TypeError, KeyError, RecursionError):
         raise BadQuery("an invitation must be the text that invitation() writes.") from None
     if version != VERSION:
         raise BadQuery(f"this Dodona reads invitations of version {VERSION}. Got version {version!r}.")
-    query, schema = query_from_json(data["query"]), Schema.read(data["schema"])
-    scheme = scheme_for(query, schema, exact(data["epsilon"], "epsilon"), data.get("randomiser"))
+    query, schema, amount = query_from_json(stated[0]), Schema.read(stated[1]), exact(stated[2], "epsilon")
+    scheme = scheme_for(query, schema, amount, data.get("randomiser"))
     if scheme.fingerprint != data.get("scheme"):
         raise BadQuery("the invitation names another scheme than this code makes of it: update the older side.")
     return scheme
@@ -89,7 +89,7 @@ class Client:
             data = json.loads(text)
             client = Client(data["total"])
             spent = data["spent"]
-        except (ValueError, TypeError, KeyError):
+        except (ValueError, TypeError, KeyError, RecursionError):
             raise BadEffort("a client's account must be the text that save() wrote.") from None
         if isinstance(spent, bool) or not isinstance(spent, int) or not 0 <= spent <= client._budget.capacity:
             raise BadEffort("a client's account must be the text that save() wrote.")

@@ -128,6 +128,6 @@ class Collector:
                 for place, count in cells:
                     tally[place] = count
             collector._refused = Counter({str(k): int(v) for k, v in data["refused"].items()})
-        except (ValueError, TypeError, KeyError, IndexError):
+        except (ValueError, TypeError, KeyError, IndexError, RecursionError):
             raise BadQuery("a collector's state must be the text that save() wrote.") from None
         return collector

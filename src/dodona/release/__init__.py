@@ -52,7 +52,14 @@ sys.modules[__name__].__class__ = _Room
 def __getattr__(name: str) -> Any:
     if name not in _HOME:
         raise AttributeError(f"module 'dodona.release' has no attribute {name!r}")
-    return getattr(importlib.import_module(f"dodona.release.{_HOME[name]}"), name)
+    try:
+        home = importlib.import_module(f"dodona.release.{_HOME[name]}")
+    except ModuleNotFoundError as absent:
+        if (absent.name or "").partition(".")[0] not in ("scipy", "sklearn"):
+            raise
+        needed = f"dodona.release.{name} needs {absent.name}: pip install 'dodona[learn]'."
+        raise ModuleNotFoundError(needed, name=absent.name) from None
+    return getattr(home, name)
 
 
 def __dir__() -> list[str]:

@@ -10,7 +10,6 @@ the sensitivity is 1 row (the paper's 1/n; ERRATA 11).
 
 from __future__ import annotations
 
-import hashlib
 import math
 from dataclasses import dataclass
 from typing import Any
@@ -19,11 +18,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dodona.concepts.base import ConceptClass
+from dodona.concepts.packed import packed, packed_bits
+from dodona.concepts.wire import class_to_json
+from dodona.query.compiler import Compiler
+from dodona.query.program import Builder
 from dodona.query.schema import Schema
-from dodona.query.scores import Scores
+from dodona.query.scores import Scores, require_like, require_public_numbers
 from dodona.query.statistic import Query, Stack, Value
 
 CHUNK = 1 << 21
+MOST_ESTIMATED = 2**50
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,7 +46,7 @@ class Databases(Scores):
 
     def statistics(self, schema: Schema) -> Query:
         """The count of every member."""
-        return Stack(tuple(map(Value, self.concepts.members(schema))))
+        return _counts(self.concepts, schema)
 
     def count(self, schema: Schema) -> int:  # noqa: ARG002
         """C(points + size - 1, size)."""
@@ -90,9 +94,8 @@ class Databases(Scores):
         return found
 
     def to_json(self) -> dict[str, Any]:
-        exactly = hashlib.sha256(np.packbits(self.truths).tobytes()).hexdigest()
         sizes = {"points": len(self.truths), "size": self.size, "rows": self.rows}
-        return {"databases": {"class": self.concepts.describe(), "truths": exactly, **sizes}}
+        return {"databases": {"class": class_to_json(self.concepts), "truths": packed_bits(self.truths), **sizes}}
 
     def __str__(self) -> str:
         return (
@@ -107,9 +110,12 @@ class Misfits(Scores):
     concepts: ConceptClass
     estimates: NDArray[np.int64]
 
+    def __post_init__(self) -> None:
+        require_public_numbers(self.estimates, MOST_ESTIMATED)
+
     def statistics(self, schema: Schema) -> Query:
         """The count of every member."""
-        return Stack(tuple(map(Value, self.concepts.members(schema))))
+        return _counts(self.concepts, schema)
 
     def count(self, schema: Schema) -> int:  # noqa: ARG002
         """Two for each member."""
@@ -117,15 +123,23 @@ class Misfits(Scores):
 
     def tally(self, schema: Schema, totals: NDArray[Any]) -> NDArray[Any]:  # noqa: ARG002
         """c_h - estimate_h, then estimate_h - c_h."""
+        require_like(totals, self.estimates)
         gap = np.asarray(totals) - self.estimates
         return np.concatenate([gap, -gap])
 
     def to_json(self) -> dict[str, Any]:
-        about = hashlib.sha256(repr(self.concepts).encode()).hexdigest()
-        return {"misfits": {"class": about, "estimates": self.estimates.tolist()}}
+        return {"misfits": {"class": class_to_json(self.concepts), "estimates": packed(self.estimates)}}
 
     def __str__(self) -> str:
         return f"by how much estimates of {self.concepts.describe()} are off"
+
+
+def _counts(concepts: ConceptClass, schema: Schema) -> Query:
+    """One count for each member. A member must be a condition: the sum of a number moves by more than 1 with a row."""
+    members, compiler = tuple(concepts.members(schema)), Compiler(schema, Builder())
+    for member in members:
+        compiler.condition(member)
+    return Stack(tuple(map(Value, members)))
 
 
 def _multisets(points: int, size: int) -> tuple[NDArray[np.int32], NDArray[np.int64]]:

@@ -15,13 +15,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dodona.answer import Answer, Price, Selection
+from dodona.concepts.packed import packed
 from dodona.effort import Effort
 from dodona.errors import Unsupported
 from dodona.oracle import Oracle, Request
 from dodona.privacy.numbers import Number
 from dodona.query.expr import Column, Expr, Literal
 from dodona.query.schema import Flag, Schema
-from dodona.query.scores import Scores
+from dodona.query.scores import Scores, require_like, require_public_numbers
 from dodona.query.statistic import Query
 from dodona.synopses.base import Synopsis
 from dodona.view import View
@@ -89,12 +90,19 @@ class Mixed(Oracle):
         return self._data.choose(replace(request, query=Shifted(query, np.rint(offsets).astype(np.int64))), mechanism)
 
 
+MOST_OFFSET = 2**43
+"""Of all offsets together: sums over 2^15 cells of them, shifted eight times over, stay within 62 bits."""
+
+
 @dataclass(frozen=True, eq=False)
 class Shifted(Scores):
     """Candidates whose totals are public ``offsets`` plus those of the rows: a row moves their scores as before."""
 
     of: Scores
     offsets: NDArray[np.int64]
+
+    def __post_init__(self) -> None:
+        require_public_numbers(self.offsets, MOST_OFFSET)
 
     @property
     def linear(self) -> bool:
@@ -115,10 +123,11 @@ class Shifted(Scores):
 
     def tally(self, schema: Schema, totals: NDArray[Any]) -> NDArray[Any]:
         """Offsets first, then the candidates' own map."""
+        require_like(totals, self.offsets)
         return self.of.tally(schema, totals + self.offsets)
 
     def to_json(self) -> dict[str, Any]:
-        return {"shifted": {"of": self.of.to_json(), "offsets": self.offsets.tolist()}}
+        return {"shifted": {"of": self.of.to_json(), "offsets": packed(self.offsets)}}
 
     def __str__(self) -> str:
         return f"{self.of}, beside a public model"

@@ -51,6 +51,9 @@ def ballot_for(query: Query, table: Table) -> Ballot:
     schema, neighbours, unit = table.schema, table.neighbours, table.unit
     if isinstance(query, Scores):
         plan = compile_query(query.statistics(schema), schema, level=True)
+        if plan.reach.size.linf > 1 or np.any(plan.units != 1.0):
+            # Their sensitivity is a promise of their kind, for totals to which a row adds -1, 0 or 1.
+            raise BadQuery("scores must follow from counts: of conditions, not of numbers.")
         # One row after the other, a unit moves a score by its rows times what one row does.
         reach = Fraction(query.sensitivity(neighbours)) * (1 if unit is None else unit.max_rows)
         return Ballot(plan, query.count(schema), 1.0, reach, Fraction(1), lambda totals: query.tally(schema, totals))

@@ -1,0 +1,207 @@
+// An answer as people read it: the number with its error, a chart where there are several, a table beside it, files.
+
+import { bars, curve } from "./chart.js";
+import { fitted, h, table } from "./dom.js";
+import { downloads } from "./download.js";
+import { estimate, label, percent, withMargin } from "./format.js";
+
+const MOST_BARS = 40;
+const MOST_ROWS = 1000;
+
+/** A card for one answer. `reply`: what the server sent to /ask or /sql; `text`: what was asked. */
+export function answerCard(text, reply, { free = false } = {}) {
+  const body = reply.columns ? rowsOf(text, reply) : numberOf(text, reply);
+  const cost = reply.cost;
+  return h(
+    "article",
+    { class: "card answer" },
+    h("h3", {}, h("code", { class: "asked" }, text)),
+    ...body,
+    h("p", { class: "quiet" }, free ? "Free: it was published before, and no row was read." : bill(cost)),
+  );
+}
+
+function bill(cost) {
+  const kept =
+    cost.unit === "nothing"
+      ? "free"
+      : `${percent(cost.share)} of the budget (${cost.unit} ${Number(cost.amount.toPrecision(4))})`;
+  return `Cost ${kept}, by ${cost.mechanism}. Protects: ${cost.neighbours}.`;
+}
+
+function sure(confidence) {
+  return `The truth lies within ± in ${Number((confidence * 100).toPrecision(6))} of 100 cases.`;
+}
+
+/** One number: its sum over rows, and per row where the number of rows is public. */
+function numberOf(text, answer) {
+  const totals = [answer.total].flat(Infinity);
+  if (totals.length > 1) return listOf(text, answer, totals);
+  const [margin] = [answer.margin].flat(Infinity);
+  const total = withMargin(totals[0], margin);
+  const rows = answer.rows;
+  const mean = rows ? withMargin(totals[0] / rows, margin / rows) : null;
+  const records = [["total", totals[0], margin], ...(rows ? [["mean per row", totals[0] / rows, margin / rows]] : [])];
+  return [
+    h(
+      "p",
+      { class: "figure" },
+      h("strong", {}, total.value),
+      h("span", {}, ` ± ${total.margin}`),
+      h("span", { class: "unit" }, "in total"),
+    ),
+    mean &&
+      h(
+        "p",
+        { class: "figure second" },
+        h("strong", {}, mean.value),
+        h("span", {}, ` ± ${mean.margin}`),
+        h("span", { class: "unit" }, `per row, of ${rows.toLocaleString("en")} rows`),
+      ),
+    h("p", { class: "quiet" }, sure(answer.confidence)),
+    downloads("answer", { head: ["figure", "value", "margin"], rows: records, data: { question: text, ...answer } }),
+  ].filter(Boolean);
+}
+
+function listOf(text, answer, totals) {
+  const margins = [answer.margin].flat(Infinity);
+  const rows = totals.map((value, i) => ({ label: `number ${i + 1}`, value, margin: margins[i] }));
+  return [
+    picture(text, rows),
+    dataTable(
+      text,
+      ["number", "total", "margin"],
+      rows.map((r) => [r.label, r.value, r.margin]),
+      text,
+      answer,
+    ),
+  ];
+}
+
+/** A SELECT's rows. Keys come first in a label; the first estimate is drawn, others by choice. */
+function rowsOf(text, sent) {
+  // A record names its estimates and, beside each, its margin as "name ±".
+  const cellOf = (record, name) =>
+    Object.hasOwn(record, `${name} ±`) ? { value: record[name], margin: record[`${name} ±`] } : record[name];
+  const reply = { ...sent, records: sent.records.map((record) => sent.columns.map((name) => cellOf(record, name))) };
+  const shape = reply.columns.map((name, i) => ({
+    name,
+    i,
+    estimate: reply.records.length > 0 && isEstimate(reply.records[0][i]),
+  }));
+  const keys = shape.filter((column) => !column.estimate);
+  const numbers = shape.filter((column) => column.estimate);
+  const flat = (record) => record.flatMap((value) => (isEstimate(value) ? [value.value, value.margin] : [value]));
+  const head = shape.flatMap((column) => (column.estimate ? [column.name, `${column.name} ±`] : [column.name]));
+  const result = { head, rows: reply.records.map(flat), data: { sql: text, ...sent } };
+  if (reply.records.length === 1 && keys.length === 0) {
+    const figures = numbers.map((column) => {
+      const told = withMargin(reply.records[0][column.i].value, reply.records[0][column.i].margin);
+      return h(
+        "p",
+        { class: "figure" },
+        h("strong", {}, told.value),
+        h("span", {}, ` ± ${told.margin}`),
+        h("span", { class: "unit" }, column.name),
+      );
+    });
+    return [...figures, h("p", { class: "quiet" }, sure(reply.answer.confidence)), downloads("answer", result)];
+  }
+  const drawn = h("div", { class: "drawn" });
+  const draw = (column) => {
+    const points = reply.records.map((record) => ({
+      label: keys.map((key) => label(record[key.i])).join(" · "),
+      ...record[column.i],
+    }));
+    drawn.replaceChildren(
+      picture(`${column.name} by ${keys.map((key) => key.name).join(", ")}`, points, keys.length === 1),
+    );
+  };
+  if (numbers.length > 0) draw(numbers[0]);
+  const choice =
+    numbers.length > 1 &&
+    h(
+      "div",
+      { class: "choose", role: "group", "aria-label": "Number to draw" },
+      ...numbers.map((column, i) =>
+        h(
+          "button",
+          {
+            type: "button",
+            class: "small",
+            "aria-pressed": String(i === 0),
+            on: {
+              click: (event) => {
+                for (const other of event.currentTarget.parentNode.children)
+                  other.setAttribute("aria-pressed", "false");
+                event.currentTarget.setAttribute("aria-pressed", "true");
+                draw(column);
+              },
+            },
+          },
+          column.name,
+        ),
+      ),
+    );
+  const cells = reply.records
+    .slice(0, MOST_ROWS)
+    .map((record) => record.map((value) => (isEstimate(value) ? estimate(value.value, value.margin) : label(value))));
+  const right = new Set(numbers.map((column) => column.i));
+  return [
+    choice,
+    numbers.length > 0 && drawn,
+    h(
+      "details",
+      { open: reply.records.length <= 12 },
+      h("summary", {}, `Table of ${reply.records.length} rows`),
+      table(text, reply.columns, cells, right),
+    ),
+    h("p", { class: "quiet" }, sure(reply.answer.confidence)),
+    downloads("answer", result),
+  ].filter(Boolean);
+}
+
+function dataTable(text, head, rows, asked, data) {
+  return h(
+    "div",
+    {},
+    table(text, head, rows, new Set([1, 2])),
+    downloads("answer", { head, rows, data: { question: asked, ...data } }),
+  );
+}
+
+function isEstimate(value) {
+  return value !== null && typeof value === "object";
+}
+
+/** Where a key is an interval or a number, its place on the line; else null. */
+export function place(key) {
+  const ends = /^[[(]\s*(-?[\d.e+-]+),\s*(-?[\d.e+-]+)\s*[\])]$/i.exec(key);
+  if (ends) return (Number(ends[1]) + Number(ends[2])) / 2;
+  return key.trim() !== "" && Number.isFinite(Number(key)) ? Number(key) : null;
+}
+
+/** A curve where the keys are ordered along a line and there are enough of them, bars otherwise. */
+function picture(title, rows, oneKey = false) {
+  const places = rows.map((row) => place(row.label));
+  const ordered = oneKey && rows.length >= 4 && places.every((x, i) => x !== null && (i === 0 || x > places[i - 1]));
+  const frame = h("div", { class: "chart-frame" });
+  if (ordered)
+    return fitted(frame, (width) =>
+      curve(
+        rows.map((row, i) => ({ ...row, x: places[i] })),
+        title,
+        width,
+      ),
+    );
+  const shown = rows.slice(0, MOST_BARS);
+  fitted(frame, (width) => bars(shown, title, width));
+  return rows.length > shown.length
+    ? h(
+        "div",
+        {},
+        frame,
+        h("p", { class: "quiet" }, `The first ${MOST_BARS} of ${rows.length} are drawn; the table has all.`),
+      )
+    : frame;
+}

@@ -1,0 +1,204 @@
+"""Noise at the door: generated requests from the OpenAPI description, and fuzzed question texts.
+
+No 5xx, no charge for what was refused, no row value in any response. The rows hold numbers and words that stand in no
+schema and no request, so that they would be recognised anywhere.
+"""
+
+import contextlib
+import json
+import random
+import re
+
+import httpx
+import numpy as np
+import pytest
+import schemathesis
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis.errors import Unsatisfiable
+from schemathesis import GenerationMode
+from schemathesis.checks import not_a_server_error
+from schemathesis.specs.openapi.checks import (
+    content_type_conformance,
+    ignored_auth,
+    negative_data_rejection,
+    response_schema_conformance,
+    status_code_conformance,
+    unsupported_method,
+)
+
+import dodona as dd
+from dodona.testing.servers import add_key, in_thread, write_survey
+
+SECRETS = ("Quetzalcoatl", "8675309", "31337.03125")
+SCHEMA = dd.Schema(
+    {
+        "age": dd.Integer(0, 99),
+        "code": dd.Integer(0, 10_000_000),
+        "weight": dd.Real(0, 50_000),
+        "town": dd.Category("North", "South"),
+        "smoker": dd.Flag(),
+    }
+)
+
+
+def columns(rows=50):
+    rng = np.random.default_rng(0)
+    town = np.array(["North", "South", "Quetzalcoatl"])[np.arange(rows) % 3]
+    return {
+        "age": rng.integers(0, 100, rows),
+        "code": np.full(rows, 8675309),
+        "weight": np.full(rows, 31337.03125),
+        "town": town,
+        "smoker": rng.random(rows) < 0.5,
+    }
+
+
+@pytest.fixture(scope="module")
+def door(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("fuzz")
+    survey = write_survey(folder, columns(), SCHEMA, {"epsilon": 100_000})
+    keys = {"curator": add_key(folder, "boss"), "analyst": add_key(folder, "ann", "0.9")}
+    server = in_thread(folder, [survey], tick=0.001, rate=1e6, running=1000)
+    with server as url, httpx.Client(base_url=url, timeout=60) as client:
+        yield url, keys, client, folder
+
+
+def charges(client, keys):
+    headers = {"Authorization": f"Bearer {keys['curator']}"}
+    return client.get("/v1/datasets/people/ledger?limit=1", headers=headers).json()["spent"]
+
+
+def assert_silent(text):
+    for secret in SECRETS:
+        assert secret not in text
+
+
+# -- requests made from the description -------------------------------------------------------------------------------
+
+CHECKS = [
+    not_a_server_error,
+    status_code_conformance,
+    content_type_conformance,
+    response_schema_conformance,
+    negative_data_rejection,
+    ignored_auth,
+    unsupported_method,
+]
+
+
+@pytest.mark.parametrize("examples", [8, pytest.param(1200, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("mode", list(GenerationMode))
+def test_requests_made_from_the_description(door, examples, mode):
+    """As described, and then not as described. Keys are not made or revoked: that would end the run."""
+    url, keys, _, folder = door
+    described = httpx.get(f"{url}/openapi.json").json()
+    if mode is GenerationMode.NEGATIVE:  # the key is always right here: what else is wrong must be refused
+        del described["components"]["securitySchemes"]
+        for routes in described["paths"].values():
+            for route in routes.values():
+                route.pop("security", None)
+    schema = schemathesis.openapi.from_dict(described)
+    sent = 0
+    for result in schema.get_all_operations():
+        operation = result.ok()
+        if operation.path.startswith("/v1/keys") and operation.method.upper() != "GET":
+            continue
+        sent += _fuzz(operation, url, keys["curator"], examples, mode)
+    assert sent >= 10 * examples
+    print(f"{sent} requests, {mode.value}")
+    assert_silent((folder / "audit.log").read_text())
+
+
+def _fuzz(operation, url, key, examples, mode):
+    sent = 0
+
+    try:
+        cases = operation.as_strategy(generation_mode=mode)
+    except Unsatisfiable:
+        return 0
+
+    @given(case=cases)
+    @settings(
+        max_examples=examples,
+        deadline=None,
+        database=None,
+        phases=[Phase.generate],
+        suppress_health_check=list(HealthCheck),
+    )
+    def run(case):
+        nonlocal sent
+        sent += 1
+        if case.path_parameters and "dataset" in case.path_parameters and random.random() < 0.8:
+            case.path_parameters["dataset"] = "people"
+        response = case.call(base_url=url, headers={"Authorization": f"Bearer {key}"})
+        assert_silent(response.content.decode("utf-8", "replace"))
+        case.validate_response(response, checks=CHECKS, headers={"Authorization": f"Bearer {key}"})
+
+    with contextlib.suppress(Unsatisfiable):  # a route without parameters has nothing to get wrong
+        run()
+    return sent
+
+
+# -- fuzzed question texts --------------------------------------------------------------------------------------------
+
+WORDS = re.findall(
+    r"\S+",
+    "age code weight town smoker nothing people 'North' 'South' 'x' 1 0 -1 1e308 1e309 0.1 9999999999999999999 NULL "
+    "TRUE FALSE AND OR NOT IN IS BETWEEN CASE WHEN THEN ELSE END ( ) ( ) , + - * / % & = <> < <= > >= . ; -- /* */ "
+    "ABS SQRT LN EXP POWER FLOOR CEIL MOD LEAST GREATEST COALESCE BUCKET SELECT COUNT(*) SUM AVG FROM WHERE GROUP BY "
+    "AS n HAVING ORDER LIMIT UNION WITH OVER CAST random() now() pg_read_file('x') read_text('/etc/passwd') * "
+    "(SELECT 1) \" ` ' \\ \x00 é 中 \U0001f600 ٣ 1_000 0x1F :: || @ # $ {{7*7}} <img src=x> ' OR 1=1; $$ ",
+)
+VALID = (
+    "age >= 65 AND smoker",
+    "CASE WHEN town = 'North' THEN weight ELSE 0 END",
+    "POWER(age, 2) / 3 + SQRT(code)",
+    "SELECT town, COUNT(*) AS n, AVG(age) FROM people WHERE smoker GROUP BY town",
+)
+
+
+def text(rng):
+    """A soup of tokens, or a valid question with a few characters or tokens changed."""
+    if rng.random() < 0.5:
+        return " ".join(rng.choices(WORDS, k=rng.randint(1, 30)))
+    parts = list(rng.choice(VALID))
+    for _ in range(rng.randint(0, 4)):
+        where = rng.randrange(len(parts) + 1)
+        kind = rng.random()
+        if kind < 0.4:
+            parts[where:where] = [rng.choice(WORDS)]
+        elif kind < 0.7:
+            parts[where : where + rng.randint(1, 5)] = []
+        else:
+            parts[where:where] = [chr(rng.randrange(1, 0x2FF))] * rng.randint(1, 3)
+    return "".join(parts)
+
+
+@pytest.mark.parametrize("count", [500, pytest.param(100_000, marks=pytest.mark.slow)])
+def test_fuzzed_texts(door, count):
+    """Half priced, half asked; what is refused leaves the ledger as it was, to the last unit."""
+    _, keys, client, folder = door
+    rng = random.Random(count)
+    headers = {"Authorization": f"Bearer {keys['analyst']}", "Content-Type": "application/json"}
+    spent, asked = charges(client, keys), 0.0
+    counts = {}
+    for turn in range(count):
+        question = text(rng)
+        form = "sql" if question.lstrip()[:6].upper() == "SELECT" and rng.random() < 0.5 else "question"
+        body = json.dumps({form: question, "effort": {"epsilon": "0.001"}}).encode("utf-8", "surrogatepass")
+        route = "ask" if turn % 2 else "price"
+        response = client.post(f"/v1/datasets/people/{route}", content=body, headers=headers)
+        counts[response.status_code] = counts.get(response.status_code, 0) + 1
+        assert response.status_code in (200, 400, 409, 422), (question, response.text)
+        if response.status_code == 200:
+            asked += response.json()["cost"]["amount"] if route == "ask" else 0.0
+        else:
+            assert response.json()["charged"] is False
+            assert_silent(response.text.replace(question, ""))
+        if response.status_code == 200 and route == "price":
+            assert_silent(response.text.replace(question, ""))
+    assert charges(client, keys) - spent == pytest.approx(asked, rel=1e-6, abs=1e-9)
+    assert counts[200] > count / 50
+    assert counts[422] > count / 5
+    assert_silent((folder / "audit.log").read_text())
+    print(f"{count} texts: {counts}")

@@ -1,0 +1,135 @@
+"""Response times tell nothing of rows: a distinguisher on timed pairs of adversarial questions stays within chance.
+
+The adversary's best case is built in: two tables that differ in one row, and an engine that really takes longer on the
+one than on the other. Answered as they are ready, a threshold on the time tells the tables apart; on the public
+schedule it does not. AUC is the probability that a time from the second table is longer than one from the first.
+"""
+
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+from scipy.stats import rankdata
+
+import dodona as dd
+from dodona.server.app import make_app
+from dodona.server.settings import Settings
+from dodona.server.timing import Pacer
+from dodona.testing.servers import add_key, in_thread, listening, write_survey
+
+SCHEMA = dd.Schema({"age": dd.Integer(0, 99), "x": dd.Real(0, 1000), "smoker": dd.Flag()})
+ADVERSARIAL = [
+    "age = 77 AND x > 500",
+    "CASE WHEN age = 77 THEN POWER(x, 3) ELSE 0 END",
+    "EXP(LEAST(x, 5)) * (age = 77)",
+    "SQRT(ABS(x - 500)) + LN(x + 1)",
+    "x * x * x * x",
+]
+
+
+def auc(first, second):
+    """Ties count half; and its standard error under chance, sqrt((m + n + 1) / (12 m n)), which ties only shrink."""
+    m, n = len(first), len(second)
+    ranks = rankdata(np.concatenate([first, second]))
+    found = (ranks[m:].sum() - n * (n + 1) / 2) / (m * n)
+    return found, np.sqrt((m + n + 1) / (12 * m * n))
+
+
+def test_the_detector_detects():
+    rng = np.random.default_rng(0)
+    found, error = auc(rng.normal(0, 1, 500), rng.normal(0.5, 1, 500))
+    assert found > 0.5 + 4 * error
+    found, error = auc(rng.normal(0, 1, 500), rng.normal(0, 1, 500))
+    assert abs(found - 0.5) < 5 * error
+
+
+class AtOnce(Pacer):
+    """No schedule: what other servers do."""
+
+    async def release(self, start):
+        return time.monotonic() - start
+
+
+@pytest.mark.parametrize("scheduled", [False, True])
+def test_a_row_that_slows_the_engine_shows_only_without_the_schedule(tmp_path, monkeypatch, scheduled):
+    """A leak by force: on the second table every question takes 0.25 s more, under a first tick of 1.5 s.
+
+    So large, and so few pairs, that it shows on a busy machine too; it says nothing of leaks of milliseconds.
+    """
+    surveys = twins(tmp_path)
+    key = add_key(tmp_path, "adversary", "1")
+    app = make_app(
+        Settings(tuple(map(str, surveys)), str(tmp_path), audit=str(tmp_path / "log"), rate=10_000, tick=1.5)
+    )
+    service = app._app.state.service
+    second = next(data for data in service.datasets if data.name == "two")
+    totals = second.table.engine.totals
+
+    def slower(program):
+        time.sleep(0.25)
+        return totals(program)
+
+    monkeypatch.setattr(second.table.engine, "totals", slower)
+    if not scheduled:
+        service.pacer = AtOnce()
+    with listening(app) as url:
+        warmed(url, key)
+        found, error = auc(*timed(url, key, 16 if scheduled else 20, 8 if scheduled else 1))
+    if scheduled:
+        assert abs(found - 0.5) < 4 * error
+    else:
+        assert found > 0.5 + 4 * error  # the leak is real, and this detector sees it
+
+
+def warmed(url, key):
+    for name in ("one", "two"):
+        oracle = dd.connect(url, key=key, dataset=name)
+        for question in ADVERSARIAL:
+            oracle.ask(question, epsilon="0.001")
+
+
+def twins(folder):
+    """Two tables that differ in one row, and that row is the one the questions are about."""
+    rng = np.random.default_rng(1)
+    columns = {"age": rng.integers(0, 70, 2000), "x": rng.uniform(0, 1000, 2000), "smoker": rng.random(2000) < 0.3}
+    changed = {name: np.array(values) for name, values in columns.items()}
+    changed["age"][7], changed["x"][7] = 77, 999.0
+    return [
+        write_survey(folder, columns, SCHEMA, {"epsilon": 1000}, name="one"),
+        write_survey(folder, changed, SCHEMA, {"epsilon": 1000}, name="two"),
+    ]
+
+
+def timed(url, key, pairs, clients):
+    """Times of the same questions to both tables, in random order, from several clients at once."""
+
+    def client(number):
+        rng = np.random.default_rng(number)
+        oracles = {name: dd.connect(url, key=key, dataset=name) for name in ("one", "two")}
+        found = {"one": [], "two": []}
+        for turn in range(pairs // clients):
+            question = ADVERSARIAL[turn % len(ADVERSARIAL)]
+            for name in rng.permutation(["one", "two"]):
+                start = time.perf_counter()
+                oracles[name].ask(question, epsilon="0.001")
+                found[name].append(time.perf_counter() - start)
+        return found
+
+    with ThreadPoolExecutor(clients) as pool:
+        results = list(pool.map(client, range(clients)))
+    return [np.concatenate([found[name] for found in results]) for name in ("one", "two")]
+
+
+@pytest.mark.parametrize(("pairs", "clients"), [(48, 8), pytest.param(10_000, 16, marks=pytest.mark.slow)])
+def test_times_of_adversarial_questions_on_twins_are_within_chance(tmp_path, pairs, clients):
+    surveys = twins(tmp_path)
+    key = add_key(tmp_path, "adversary", "1")
+    with in_thread(tmp_path, surveys, rate=100_000, running=100) as url:
+        warmed(url, key)
+        first, second = timed(url, key, pairs, clients)
+    found, error = auc(first, second)
+    print(f"pairs {len(first)}: AUC {found:.4f}, chance 0.5 +- {error:.4f}; medians {np.median(first):.4f} s, ", end="")
+    print(f"{np.median(second):.4f} s")
+    assert abs(found - 0.5) < 4 * error, (found, error)
+    assert min(first.min(), second.min()) >= 0.1  # nothing leaves before the first tick

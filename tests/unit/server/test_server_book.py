@@ -1,0 +1,72 @@
+from fractions import Fraction
+
+import pytest
+
+from dodona.privacy import Budget
+from dodona.privacy.ledger import UNLIMITED
+from dodona.privacy.sqlite_ledger import SqliteLedger
+from dodona.server.book import FRESH, Book
+from dodona.server.metrics import Metrics
+
+
+@pytest.fixture
+def ledger():
+    with SqliteLedger.open(None, Budget(epsilon=Fraction(1, 1000)), atoms=3) as ledger:
+        yield ledger
+
+
+def charge(ledger, analyst, amount, scope=None, name=[0]):  # noqa: B006 - a counter
+    name[0] += 1
+    return ledger.charge(amount=amount, analyst=analyst, request_id=str(name[0]), what="q", scope=scope)
+
+
+def test_accounts_follow_the_ledger(ledger):
+    book = Book(ledger)
+    assert book.account("ann").quota == UNLIMITED
+    ledger.grant("ann", 100)
+    charge(ledger, "ann", 30)
+    charge(ledger, "bob", 7)
+    assert (book.account("ann", now=True).spent, book.account("ann").left) == (30, 70)
+    ledger.grant("ann", 10)
+    assert book.account("ann", now=True).left == 0
+
+
+def test_left_is_at_most_a_moment_old(ledger):
+    now = [0.0]
+    book = Book(ledger, clock=lambda: now[0])
+    before = book.left_to("ann")
+    assert book.glance("ann", None) == before
+    charge(ledger, "ann", 50)
+    assert book.left_to("ann") == before
+    now[0] += FRESH * 1.01
+    assert book.glance("ann", None) is None
+    assert book.left_to("ann") == before - 50
+    charge(ledger, "ann", 20, (1,))
+    now[0] += FRESH * 1.01
+    assert (book.left((0,)), book.left((1,)), book.left()) == (before - 50, before - 70, before - 70)
+
+
+def test_pages_of_one_analyst_and_of_all(ledger):
+    book = Book(ledger)
+    names = ["ann", "bob", "bob", "ann", "ann"] * 3
+    seqs = {"ann": [], "bob": []}
+    for name in names:
+        made = charge(ledger, name, 1)
+        ledger.store_answer(made.entry.seq, "{}")  # entries of other kinds lie between
+        seqs[name].append(made.entry.seq)
+    assert [entry.seq for entry in book.page("ann", 0, 100)] == seqs["ann"]
+    assert [entry.seq for entry in book.page("ann", seqs["ann"][2], 2)] == seqs["ann"][3:5]
+    assert [entry.seq for entry in book.page(None, 0, 100)] == sorted(seqs["ann"] + seqs["bob"])
+    assert book.page("cyd", 0, 10) == []
+    assert book.page(None, 10**9, 10) == []
+
+
+def test_metrics_are_prometheus_text():
+    metrics = Metrics()
+    metrics.note("GET", '/a"b\\\n', 200, 0.004)
+    metrics.note("GET", '/a"b\\\n', 200, 7.0)
+    text = metrics.text([("<img>", "rho", 0.5, 0.25)])
+    assert 'route="/a\\"b\\\\\\n",status="200"} 2' in text
+    assert 'le="0.005"} 1' in text
+    assert 'le="+Inf"} 2' in text
+    assert 'dataset="<img>",unit="rho"} 0.25' in text
