@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import time
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -60,8 +61,9 @@ def errors(pairs: NDArray[np.int64], vertices: int, epsilon: float) -> tuple[dic
     return found, spent
 
 
-def main() -> None:
+def main() -> list[dict[str, Any]]:
     """Both graphs, then 10^5 vertices."""
+    rows: list[dict[str, Any]] = []
     graphs = {}
     if (DATA / "graph").exists():
         for name, file in (("polblog (tuned on)", "polblog.csv"), ("ca-GrQc", "ca-GrQc.txt")):
@@ -80,6 +82,12 @@ def main() -> None:
             )
             head = f"{name}, {len(pairs):,} edges, epsilon {epsilon:g}"
             print(f"{head}: halves / random share / prefix: {shown}; {spent:.1f} s")
+            for i, kind in enumerate(("halves", "random share", "prefix")):
+                peer = float(found["blocks"][i])
+                rows.append(
+                    {"case": f"{name}, epsilon {epsilon:g}, {kind}", "ours": float(found["ours"][i]), "peer": peer}
+                )
+    return rows
 
 
 if __name__ == "__main__":

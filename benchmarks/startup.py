@@ -13,6 +13,7 @@ import tempfile
 import time
 import venv
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
 IMPORT_TARGET, ASK_TARGET, INSTALL_TARGET = 0.5, 1.5, 250.0
@@ -50,11 +51,13 @@ def _size(folder: Path) -> int:
     return sum(file.lstat().st_size for file in folder.rglob("*") if file.is_file() and not file.is_symlink())
 
 
-def main(arguments: tuple[str, ...] = ()) -> None:
+def main(arguments: tuple[str, ...] = ()) -> list[dict[str, Any]]:
     """Print every figure beside its target."""
+    rows: list[dict[str, Any]] = []
     bare, _ = seconds([sys.executable, "-c", "pass"], ROOT)
     median, worst = seconds([sys.executable, "-c", "import dodona"], ROOT)
     report("import dodona", median, IMPORT_TARGET, "s", f"(worst {worst:.2f}; python alone {bare:.2f})")
+    rows.append({"case": "import dodona", "ours": median, "target": IMPORT_TARGET, "unit": "s"})
     median, worst = seconds([sys.executable, "-c", "import dodona; dodona.Curator, dodona.Table"], ROOT)
     print(f"{'  and Curator and Table entered':<34} {median:8.2f} s   (worst {worst:.2f})")
     with tempfile.TemporaryDirectory() as folder:
@@ -64,8 +67,12 @@ def main(arguments: tuple[str, ...] = ()) -> None:
         ask = [*command, "ask", "survey.toml", "age >= 65 AND smoker", "--share", "0.001"]
         median, worst = seconds(ask, here)
         report("dodona ask, cold, 10,000 rows", median, ASK_TARGET, "s", f"(worst {worst:.2f})")
+        rows.append({"case": "dodona ask, cold", "ours": median, "target": ASK_TARGET, "unit": "s"})
     if "--install" in arguments:
-        report("pip install . without extras", installed_megabytes(), INSTALL_TARGET, "MB")
+        size = installed_megabytes()
+        report("pip install . without extras", size, INSTALL_TARGET, "MB")
+        rows.append({"case": "installed without extras", "ours": size, "target": INSTALL_TARGET, "unit": "MB"})
+    return rows
 
 
 if __name__ == "__main__":

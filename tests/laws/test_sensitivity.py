@@ -25,6 +25,7 @@ from dodona.query.statistic import (
     bucket,
     linear,
 )
+from dodona.query.vectors import ROOT_HALF
 from dodona.testing.reference import contribution, row_values
 
 SCHEMA = Schema(
@@ -140,6 +141,11 @@ def test_reach_is_tight_for_simple_kinds(name: str) -> None:
     assert true.change == plan.reach.change
 
 
+def _halved(reach: Reach, squared: Fraction) -> Reach:
+    size = Norms.both(reach.size, Norms(reach.size.l1, squared * squared / 2, reach.size.linf))
+    return Reach(size, reach.change)
+
+
 @pytest.mark.parametrize(
     ("rule", "wrong", "query"),
     [
@@ -147,6 +153,7 @@ def test_reach_is_tight_for_simple_kinds(name: str) -> None:
         ("gated", lambda self: self, "gate"),
         ("stack", staticmethod(lambda parts: next(iter(list(parts)))), "nested stack"),
         ("in_ball", lambda self, radius, d: Reach(Norms.ball(radius * radius / 4, d), self.change), "ball"),
+        ("products_in_ball", lambda self, squared, _d, _q: _halved(self, squared), "outer in a ball"),
     ],
 )
 def test_a_planted_wrong_rule_is_caught(rule: str, wrong: Any, query: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -154,3 +161,45 @@ def test_a_planted_wrong_rule_is_caught(rule: str, wrong: Any, query: str, monke
     plan = compile_query(QUERIES[query], SCHEMA, level=False)
     true = brute(plan)
     assert not (within(true.size, plan.reach.size) and within(true.change, plan.reach.change))
+
+
+DIRECTIONS = [
+    *itertools.product((-1.0, 0.0, 1.0), repeat=3),
+    *[(9.0, 1e-3, 1e-3), (3.0, 4.0, 0.0), (-3.0, 4.0, 12.0), (1.0, -2.0, 2.0), (0.2, 0.1, 0.0), (0.6, 0.0, -0.8)],
+]
+
+
+def _outer_rows(aside: Fraction) -> tuple[Plan, list[list[Fraction]]]:
+    """Products of three features in the unit ball, of rows on it, in it and far beyond it, in units of the weights."""
+    schema = Schema({name: Real(-10, 10) for name in "abc"})
+    plan = compile_query(Outer(Features(tuple(map(as_expr, "abc")), 1.0)), schema, level=False)
+    weights = {int(i): weight for weight, places in plan.places.items() for i in places}
+    assert weights[1] == weights[0] * aside
+    rows = []
+    for row in DIRECTIONS:
+        added = contribution(plan.program.blocks[0], row_values(plan.program, dict(zip("abc", row, strict=True))))
+        rows.append([Fraction(added.get(i, 0)) / weights[i] for i in range(6)])
+    return plan, rows
+
+
+def test_products_in_a_ball_are_charged_by_the_ball_and_no_looser() -> None:
+    """Products of different features get half the variance of squares, for the same charge: sup |u| is still R^2."""
+    plan, rows = _outer_rows(ROOT_HALF)
+    true = worst([norms(row) for row in rows])
+    change = worst([norms([s - t for s, t in zip(a, b, strict=True)]) for a in rows for b in rows])
+    assert within(true, plan.reach.size)
+    assert within(change, plan.reach.change)
+    assert true.l2_squared > Fraction(99, 100) * plan.reach.size.l2_squared
+    assert change.l2_squared > Fraction(99, 100) * plan.reach.change.l2_squared
+    assert true.l1 > Fraction(98, 100) * plan.reach.size.l1
+
+
+def test_less_noise_aside_than_the_proof_allows_is_refused_and_would_be_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    too_little = Fraction(6, 10)
+    monkeypatch.setattr("dodona.query.vectors.ROOT_HALF", too_little)
+    with pytest.raises(ValueError, match="half the variance"):
+        _outer_rows(too_little)
+    honest = Reach.products_in_ball
+    monkeypatch.setattr(Reach, "products_in_ball", lambda self, squared, d, _: honest(self, squared, d, ROOT_HALF))
+    plan, rows = _outer_rows(too_little)
+    assert worst([norms(row) for row in rows]).l2_squared > plan.reach.size.l2_squared

@@ -53,9 +53,11 @@ def reap(child: tuple[int, int]) -> tuple[list[Any], int]:
     return lines, os.waitstatus_to_exitcode(os.waitpid(child[0], 0)[1])
 
 
-def audit(path: Path, cap: int, acked: list[list[Any]], answers: dict[int, str] | None = None) -> dict[str, Any]:
+def audit(
+    path: Path, cap: int, acked: list[list[Any]], answers: dict[int, str] | None = None, atoms: int = 1
+) -> dict[str, Any]:
     """Open as the next process would, replay everything, and compare with what was acknowledged."""
-    with SqliteLedger.open(path, budget(cap)) as ledger:
+    with SqliteLedger.open(path, budget(cap), atoms=atoms) as ledger:
         verified = ledger.verify()
         durable = {
             (e.seq, e.hash) for start in range(1, verified.entries + 1, 10_000) for e in ledger.entries(start, 10_000)
@@ -119,24 +121,35 @@ def storm(path: Path, kills: int, workers: int, cap: int) -> dict[str, Any]:
     return found | {"kills": signals, "answers": len(answers)}
 
 
-def faults(folder: Path, action: int, syncs_only: int) -> dict[str, Any]:
+WORKLOADS: tuple[tuple[int, int, int], ...] = ((2, 1, 1), (4, 3000, 20), (6, 1, 4000), (8, 40, 1))
+"""Charges, atoms and repetitions of the question's text: few pages, many atoms, long texts, many small charges."""
+
+
+def faults(folder: Path, action: int, syncs_only: int, workload: int = 0) -> dict[str, Any]:
     """V48, V50: the k-th write or sync fails, tears or kills, for every k from making the ledger to the last answer."""
     shim = ctypes.CDLL(None)
     cases = struck = entries = 0
     problems: list[Any] = []
-    for k in range(1, 1000):
-        path = folder / f"{action}-{k}"
+    charges, atoms, length = WORKLOADS[workload]
+    for k in range(1, 2000):
+        path = folder / f"{action}-{workload}-{k}"
 
         def work(say: Callable[[Any], None], path: Path = path, k: int = k) -> None:
             shim.shim_arm(ctypes.c_long(k), action, syncs_only)
             try:
-                ledger = SqliteLedger.open(path, budget(100))
+                ledger = SqliteLedger.open(path, budget(100), atoms=atoms)
             except LedgerUnavailable:
                 say(["unavailable"])
                 return
-            for number in range(2):
+            for number in range(charges):
+                scope = tuple(range(number % 2, atoms, 2)) if atoms > 1 and number % 3 else None
                 try:
-                    entry = ledger.charge(amount=1, analyst="a", request_id=str(number), what="q").entry
+                    if workload and number == 1:
+                        granted = ledger.grant("a", 50)
+                        say(["ack", granted.seq, granted.hash])
+                    entry = ledger.charge(
+                        amount=1, analyst="a", request_id=str(number), what="q" * length, scope=scope
+                    ).entry
                     say(["ack", entry.seq, entry.hash])
                     ledger.store_answer(entry.seq, "x" * 5000)
                     say(["answer", entry.seq])
@@ -150,7 +163,7 @@ def faults(folder: Path, action: int, syncs_only: int) -> dict[str, Any]:
         answers = {line[1]: "x" * 5000 for line in lines if line[0] == "answer"}
         failed = lines.index(["unavailable"]) if ["unavailable"] in lines else len(lines)
         after = [line for line in lines[failed:] if line[0] in ("ack", "answer")]
-        found = audit(path, 100, acks, answers)
+        found = audit(path, 100, acks, answers, atoms)
         # At most one charge and one answer may be there without having been acknowledged: the ones in flight.
         unacked = found["entries"] - len(acks) - len(answers)
         bad = (

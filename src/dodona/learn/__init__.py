@@ -68,7 +68,14 @@ def __getattr__(name: str) -> Any:
     """Opened when first asked for, so that ``import dodona.learn`` stays fast."""
     if name not in _HOME:
         raise AttributeError(f"module 'dodona.learn' has no attribute {name!r}")
-    return getattr(importlib.import_module(f"dodona.learn.{_HOME[name]}"), name)
+    try:
+        home = importlib.import_module(f"dodona.learn.{_HOME[name]}")
+    except ModuleNotFoundError as absent:
+        if (absent.name or "").partition(".")[0] not in ("scipy", "sklearn"):
+            raise
+        needed = f"dodona.learn.{name} needs {absent.name}: pip install 'dodona[learn]'."
+        raise ModuleNotFoundError(needed, name=absent.name) from None
+    return getattr(home, name)
 
 
 def __dir__() -> list[str]:

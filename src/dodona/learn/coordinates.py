@@ -19,6 +19,7 @@ from fractions import Fraction
 
 import numpy as np
 
+from dodona.learn.moments import level_of
 from dodona.learn.supervised import Floats, noise_of
 from dodona.learn.task import Task
 from dodona.oracle import Oracle
@@ -139,7 +140,7 @@ def _whitened(oracle: Oracle, task: Task, share: Fraction) -> Coordinates:
     exact = noise_of(oracle.price(_second_moments(task, ball), share=share)) == 0.0
     answer = oracle.ask(_second_moments(task, None if exact else ball), share=share)
     centre, covariance = unpacked(np.asarray(answer.total), d)
-    floor = float(np.max(answer.spread)) / n * math.sqrt(d)
+    floor = level_of(np.asarray(answer.spread), d + 1) / n * math.sqrt(d)
     values, vectors = np.linalg.eigh(covariance)
     values = np.maximum(values, 0.0)
     floor = max(floor, 1e-9 * float(values.max(initial=1e-9)))

@@ -3,8 +3,9 @@
 Two ways, chosen by the predicted noise, before anything is spent:
 
 * the noise is far below the spread of the box: one query for the sums and the products of all features (SuLQ 4.1);
-* otherwise: the mean, the distances from it (``location.py``), then the products inside a ball around the mean. A row
-  outside is drawn onto the ball and keeps its direction. Charged by L2, noise falls with the ball's squared radius.
+* otherwise: the mean (``location.py``), the distances from it (``ladder.py``), then the products inside a ball around
+  the mean. A row outside is drawn onto the ball and keeps its direction. Charged by L2, noise falls with the ball's
+  squared radius. Where a part of the budget already tells the directions, a second look follows (``refining.py``).
 """
 
 from __future__ import annotations
@@ -18,8 +19,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dodona.learn.encoding import Feature, alike
-from dodona.learn.location import Ladder, distances, mean_error, moved, noisy_mean
-from dodona.learn.moments import Moments, best_radius, second_moments
+from dodona.learn.ladder import box_squared, distances
+from dodona.learn.location import Location, ball_mean, box_mean, mean_error, moved
+from dodona.learn.moments import FINE_LOSS, Moments, best_radius, inflation, level_of, second_moments
+from dodona.learn.refining import MOST_TURNED, refined
 from dodona.learn.task import Task
 from dodona.oracle import Oracle
 from dodona.query.expr import Literal
@@ -28,6 +31,7 @@ from dodona.query.statistic import Features, Outer
 CLEAR = 0.005  # noise below this part of a box's variance: nothing is gained by looking closer
 LADDER_SHARE = Fraction(4, 100)
 MEAN_PERCENTS = (8, 12, 17, 25)  # shares for the mean, tried in order
+COARSE = Fraction(2, 5)  # of what is left for products: to a first look, where a second one follows
 REACH = 0.95  # projections are declared to lie where this share of the rows does
 
 
@@ -71,6 +75,13 @@ def mean_share(oracle: Oracle, features: Sequence[Feature], rows: int, share: Fr
     return share * Fraction(MEAN_PERCENTS[-1], 100)
 
 
+def first_mean(oracle: Oracle, features: Sequence[Feature], rows: int, share: Fraction) -> tuple[Location, Fraction]:
+    """A mean worth ``mean_share``, and that share; in a ball where the least share does not do."""
+    part = mean_share(oracle, features, rows, share)
+    plain = part * 100 <= share * MEAN_PERCENTS[0]
+    return (box_mean if plain else ball_mean)(oracle, features, rows, part), part
+
+
 def _at_once(oracle: Oracle, features: tuple[Feature, ...], rows: int, share: Fraction) -> Covariance:
     answer = oracle.ask(_both(features), share=share)
     d, total = len(features), np.asarray(answer.total, dtype=np.float64) / max(rows, 1)
@@ -78,28 +89,28 @@ def _at_once(oracle: Oracle, features: tuple[Feature, ...], rows: int, share: Fr
     upper = np.zeros((d, d))
     upper[np.triu_indices(d)] = total[d + 1 :]
     matrix = upper + np.triu(upper, 1).T - np.outer(mean, mean)
-    spread = float(np.sqrt(np.mean(np.asarray(answer.spread)[d + 1 :] ** 2))) / max(rows, 1)
+    spread = level_of(np.asarray(answer.spread)[d + 1 :], d) / max(rows, 1)
     low, high = [f.low for f in features], [f.high for f in features]
     return _described(moved(features, np.clip(mean, low, high)), Moments(matrix, spread), None, 1.0)
 
 
 def _in_ball(oracle: Oracle, features: tuple[Feature, ...], rows: int, share: Fraction) -> Covariance:
-    first = mean_share(oracle, features, rows, share)
+    location, spent = first_mean(oracle, features, rows, share)
     ladder_share = share * LADDER_SHARE
-    left = share - first - ladder_share
-    around = moved(features, noisy_mean(oracle, features, rows, first, None))
+    left = share - spent - ladder_share
+    around = location.around
     ladder = distances(oracle, around, rows, ladder_share)
-    radius = best_radius(oracle, features, rows, left, ladder)
-    moments = second_moments(oracle, around, rows, left, radius)
-    return _described(around, moments, ladder.radius(REACH), _inflation(ladder, radius))
-
-
-def _inflation(ladder: Ladder, radius: float | None) -> float:
-    """Variance over the variance that is left in the ball."""
-    if radius is None:
-        return 1.0
-    whole = ladder.lost(0.0)
-    return whole / max(whole - ladder.lost(radius**2), 1e-3 * whole) if whole > 0 else 1.0
+    exprs = tuple(feature.expr for feature in around)
+    coarse = left * COARSE
+    radius, edge = best_radius(oracle, exprs, rows, coarse, ladder, FINE_LOSS)
+    if len(exprs) > MOST_TURNED or edge * len(exprs) > ladder.lost(0.0):
+        radius, _ = best_radius(oracle, exprs, rows, left, ladder)
+        moments = second_moments(oracle, exprs, rows, left, radius)
+        return _described(around, moments, ladder.radius(REACH), inflation(ladder, radius))
+    seen = second_moments(oracle, exprs, rows, coarse, radius).scaled(inflation(ladder, radius))
+    furthest = box_squared(around)
+    moments = refined(oracle, exprs, furthest, rows, seen, ladder_share, left - coarse - ladder_share)
+    return _described(around, moments, ladder.radius(REACH), 1.0)
 
 
 def _described(around: tuple[Feature, ...], moments: Moments, reach: float | None, inflation: float) -> Covariance:

@@ -83,6 +83,8 @@ def _merged(table: Floats, seen: Whole, noise: float, most: int) -> list[tuple[i
     size, classes = table.shape
     sums = np.vstack([np.zeros(classes), np.cumsum(table, axis=0)])
     width = np.concatenate([[0], np.cumsum(seen)])
+    if most == 2:
+        return _halved(sums, width, noise)
     starts, ends = np.triu_indices(size + 1, 1)
     worth = np.full((size + 1, size + 1), -np.inf)
     worth[starts, ends] = _worth(sums[ends] - sums[starts], width[ends] - width[starts], noise)
@@ -102,3 +104,15 @@ def _merged(table: Floats, seen: Whole, noise: float, most: int) -> list[tuple[i
         bounds.append(end)
     bounds = [*bounds, 0][::-1]
     return list(pairwise(bounds))
+
+
+def _halved(sums: Floats, width: Whole, noise: float) -> list[tuple[int, int]]:
+    """The same for two runs at most, where each cut leaves one run before it and one after."""
+    size = len(width) - 1
+    if size < 2:
+        return [(0, size)]
+    before, after = sums[1:], sums[-1] - sums[1:-1]
+    worth = _worth(np.vstack([before, after]), np.concatenate([width[1:], width[-1] - width[1:-1]]), noise)
+    both = worth[: size - 1] + worth[size:]
+    cut = int(both.argmax()) + 1
+    return [(0, cut), (cut, size)] if both[cut - 1] - worth[size - 1] > STEP * noise + 1e-9 else [(0, size)]

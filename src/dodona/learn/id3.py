@@ -9,8 +9,8 @@ leaf, one cell and one class, so an attribute costs one count whatever the numbe
   branches (``gain.py``), so a number may be split again where a branch holds several; a category is used up;
 * where noise lets counts reach only a few levels, branches are planned on a private sketch of the rows instead, at the
   same gain (``sketch.py``), and counts decide the classes of the leaves;
-* classes are decided by a last question, the counts by leaf and class, drawn to what is known above as far as they are
-  noise; so the tree answers with the majority class where it knows nothing.
+* classes are decided by a last question, the counts by leaf and class, drawn to what is expected as far as they are
+  noise (``leaf_classes.py``); so the tree answers with the majority class where it knows nothing.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from dodona.errors import BadQuery
 from dodona.learn.base import Recorded
 from dodona.learn.gain import split_of
+from dodona.learn.leaf_classes import class_counts, decide_classes
 from dodona.learn.sketch import cells_of, sketched
 from dodona.learn.supervised import Floats, Item, Itemised, ProbabilityClassifier, by_class, foreseen, noise_of
 from dodona.learn.task import Task
@@ -38,12 +39,11 @@ from dodona.query.expr import Expr, Literal
 from dodona.query.statistic import Partition, Query, Stack, Value
 
 LABELS = Fraction(1, 5)
-SKETCH = Fraction(3, 4)
+SKETCH = Fraction(5, 6)
 DEEPER = Fraction(5, 4)  # a level has this many times the share of the one above: its leaves have fewer rows
 BINS = 32
 SHALLOW = 6  # levels: if counts reach fewer, a sketch reaches further
-SURE = 3.0  # deviations of the noise by which a tree must beat the majority class, or it answers with that
-LEAF = 2.0  # a planned leaf has this many deviations of the noise of its counts, at least
+LEAF = 0.25  # a planned leaf has this many deviations of the noise of a count, at least
 
 
 class _Design(NamedTuple):
@@ -99,7 +99,7 @@ class ID3(ProbabilityClassifier):
             self._plan_on(task, oracle, attributes, root, design)
         else:
             left += self._count(task, oracle, attributes, root, design)
-        _label(task, oracle, attributes, root, left)
+        decide_classes(task, oracle, attributes, root, left)
         self.tree_, self.attributes_ = root, tuple(attributes)
 
     def _design(self, task: Task, oracle: Oracle) -> _Design:
@@ -113,7 +113,7 @@ class ID3(ProbabilityClassifier):
         for depth in range(self.max_depth, 0, -1):
             parts = [DEEPER**level for level in range(depth)]
             levels = tuple((task.share - labels) * part / sum(parts) for part in parts)
-            one = noise_of(oracle.price(_labels(task, Literal(0.0)), share=levels[-1]))
+            one = noise_of(oracle.price(class_counts(task, Literal(0.0)), share=levels[-1]))
             noise = one * math.sqrt(len(task.names))  # as many questions as attributes, side by side
             bins = self.n_bins or (BINS if noise == 0 else int(np.clip(task.rows / (k * noise), 2, BINS)))
             if task.rows / 2 ** (depth - 1) >= self._least(bins, k, noise):
@@ -167,7 +167,7 @@ class ID3(ProbabilityClassifier):
 
     def _plan_on(self, task: Task, oracle: Recorded, attributes: list[Attribute], root: Node, design: _Design) -> None:
         """Grows on rows drawn from a sketch, until leaves would be lost in the noise of their counts."""
-        price = oracle.price(_labels(task, Literal(0.0)), share=design.labels)
+        price = oracle.price(class_counts(task, Literal(0.0)), share=design.labels)
         rows, classes = sketched(oracle, task, design.sketch)
         scale, k = task.rows / len(rows), len(task.classes)
         least = LEAF * noise_of(price)
@@ -195,7 +195,7 @@ class ID3(ProbabilityClassifier):
     def _outlook(self, task: Task) -> Itemised:
         oracle, design = task.oracle, self._design(task, task.oracle)
         attributes = attributes_of(oracle.schema, task.names, design.bins, self.edges or {})
-        labels = noise_of(oracle.price(_labels(task, Literal(0.0)), share=design.labels))
+        labels = noise_of(oracle.price(class_counts(task, Literal(0.0)), share=design.labels))
         items = [Item("classes of the leaves", 1, float(design.labels), labels)]
         error = LEAF * labels * len(task.classes) / task.rows
         if design.sketch:
@@ -250,44 +250,5 @@ def _level(task: Task, attributes: Sequence[Attribute], key: Expr) -> Query:
     return Stack(tuple(Partition(key, Partition(a.key, Partition(by_class(task), one))) for a in attributes))
 
 
-def _labels(task: Task, key: Expr) -> Query:
-    return Partition(key, Partition(by_class(task), Value(Literal(1.0))))
-
-
 def _table(cells: NDArray[np.intp], classes: NDArray[np.intp], size: int, k: int) -> Floats:
     return np.bincount(cells * k + classes, minlength=size * k).reshape(size, k).astype(np.float64)
-
-
-def _label(task: Task, oracle: Oracle, attributes: list[Attribute], root: Node, share: Fraction) -> None:
-    """The chances of each class at every node: counts of the leaves, drawn to what is known by their noise."""
-    leaves = root.leaves()
-    key = key_of(root, attributes, {id(leaf): place for place, leaf in enumerate(leaves)})
-    answer = oracle.ask(_labels(task, key), share=share)
-    for leaf, counts in zip(leaves, np.asarray(answer.total), strict=True):
-        leaf.counts = counts
-    noise = float(np.max(answer.spread))
-    _settle(root, np.full(len(task.classes), 1 / len(task.classes)), noise)
-    _prune(root, noise)
-
-
-def _settle(node: Node, above: Floats, noise: float) -> None:
-    under = node.leaves()
-    node.counts = np.sum([leaf.counts for leaf in under], axis=0)
-    kept = np.maximum(node.counts, 0.0)
-    known = node.chances if len(node.chances) else above  # of the sketch, or of the node above
-    weight = 2 * noise * math.sqrt(len(under))
-    total = float(kept.sum()) + weight
-    node.chances = (kept + weight * known) / total if total > 0 else known
-    node.rows = float(kept.sum())
-    for child in node.children:
-        _settle(child, node.chances, noise)
-
-
-def _prune(root: Node, noise: float) -> None:
-    """Takes away branches that decide nothing; and all, if the rows they set right could be noise."""
-    for node in reversed(root.nodes()):
-        own = int(node.chances.argmax())
-        others = [leaf for leaf in node.leaves() if int(leaf.chances.argmax()) != own]
-        right = sum(float(leaf.counts[int(leaf.chances.argmax())] - leaf.counts[own]) for leaf in others)
-        if not others or (node is root and right <= SURE * noise * math.sqrt(2 * len(others))):
-            node.children, node.split = [], None

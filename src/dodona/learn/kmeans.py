@@ -119,24 +119,26 @@ class KMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Le
         if cells == 0:
             return from_spectrum(frame, k, random), frame.left
         code = from_spectrum(frame, cells, random)
-        answer = ask_round(oracle, frame.exprs, code, frame.radius, frame.left * CODE_SHARE)
+        answer = ask_round(oracle, frame.exprs, code, frame.radius, frame.left * CODE_SHARE, frame.turn)
         return from_cells(answer, frame.rows, k, random), frame.left * (1 - CODE_SHARE)
 
     def _rounds(self, oracle: Recorded, frame: Frame, centres: Matrix, left: Fraction, strength: float) -> None:
         """Rounds of equal shares; once centres move less than the noise does, all that is left goes to a last one."""
         wanted = int(min(self.max_iter, max(1.0, strength / ROUND_STRENGTH)))
+        answers: list[Round] = []
         cells, settled = Round(np.zeros(0), np.zeros((0, 0)), 0.0, 0.0), False
         for done in rounds(wanted, "k-means"):
             part, before = (left if settled else left / (wanted - done)), centres
             left -= part
-            cells, centres = pooled(ask_round(oracle, frame.exprs, before, frame.radius, part), frame.rows)
+            answers.append(ask_round(oracle, frame.exprs, before, frame.radius, part, frame.turn))
+            cells, centres = pooled(answers[-1], frame.rows)
             self.n_iter_ += 1
             still = before.shape == centres.shape and bool(np.all(before == centres))
             if settled or still:
                 break
             settled = before.shape == centres.shape and _movement(before, centres) < _level(cells, centres)
         unit = self.features_[0].half
-        self.cluster_centers_ = frame.outside(centres)
+        self.cluster_centers_ = frame.outside(centres, frame.beside(answers))
         self.counts_ = cells.counts
         self.centre_error_ = centre_error(cells, centres) * unit
         if frame.energy is not None:

@@ -6,14 +6,14 @@ charged by R, however many coordinates there are.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dodona.oracle import Oracle
 from dodona.privacy.numbers import Number
-from dodona.query.expr import Expr, Literal
+from dodona.query.expr import Call, Expr, Literal
 from dodona.query.statistic import Features, Nearest, Stack, Value
 
 Matrix = NDArray[np.float64]
@@ -22,27 +22,41 @@ _ONE = Value(Literal(1.0))
 
 @dataclass(frozen=True)
 class Round:
-    """Noisy ``counts`` (k) and ``sums`` (k x q) of a partition, with the standard deviations of their noise."""
+    """Noisy ``counts`` (k) and ``sums`` (k x q) of a partition, with the standard deviations of their noise.
+
+    ``whole``: the sum over all cells, in all d directions, where q of them were asked about.
+    """
 
     counts: Matrix
     sums: Matrix
     count_spread: float
     sum_spread: float
+    whole: Matrix = field(default_factory=lambda: np.zeros(0))
 
 
-def round_query(exprs: tuple[Expr, ...], centres: Matrix, radius: float | None) -> Nearest:
-    """Rows go to the nearest centre by their whole vector; what is summed may be drawn into a ball."""
+def round_query(exprs: tuple[Expr, ...], centres: Matrix, radius: float | None, axes: Matrix | None = None) -> Nearest:
+    """Rows go to the nearest centre by their vector along ``axes``; what is summed is all of it, drawn into a ball."""
     points = tuple(tuple(map(float, centre)) for centre in centres)
-    return Nearest(Features(exprs), points, Stack((_ONE, Features(exprs, radius))))
+    seen = exprs if axes is None else tuple(Call("dot", (*exprs, *map(Literal, map(float, a)))) for a in axes.T)
+    return Nearest(Features(seen), points, Stack((_ONE, Features(exprs, radius))))
 
 
-def ask_round(oracle: Oracle, exprs: tuple[Expr, ...], centres: Matrix, radius: float | None, share: Number) -> Round:
+def ask_round(
+    oracle: Oracle,
+    exprs: tuple[Expr, ...],
+    centres: Matrix,
+    radius: float | None,
+    share: Number,
+    axes: Matrix | None = None,
+) -> Round:
     """One vector query. The answer lists the counts of all cells, then the sums cell by cell."""
-    answer = oracle.ask(round_query(exprs, centres, radius), share=share)
+    answer = oracle.ask(round_query(exprs, centres, radius, axes), share=share)
     k = len(centres)
     total, spread = np.asarray(answer.total, dtype=np.float64), np.asarray(answer.spread)
     level = float(np.sqrt(np.mean(spread[k:] ** 2)))
-    return Round(total[:k], total[k:].reshape(k, -1), float(spread[:k].max()), level)
+    sums = total[k:].reshape(k, -1)
+    seen = sums if axes is None else sums @ axes
+    return Round(total[:k], seen, float(spread[:k].max()), level, sums.sum(axis=0))
 
 
 def pooled(answer: Round, rows: int) -> tuple[Round, Matrix]:

@@ -1,9 +1,8 @@
-"""Where the rows are: a private centre, and how far from it the rows lie. The first questions of PCA and k-means.
+"""Where the rows are: a private mean, asked from ever nearer. The first questions of PCA and k-means.
 
 Sums are charged by how far one row can reach, so it pays to measure from where the rows are instead of from the middle
-of the box they are promised to lie in (coarse to fine, as Biswas, Dong, Kamath and Ullman's CoinPress 2020). One query
-for the mean, one for the distances from it: each row falls in one rung of a ladder of distances, so the whole
-distribution costs what a single count does.
+of the box they are promised to lie in (coarse to fine, as Biswas, Dong, Kamath and Ullman's CoinPress 2020). How far
+rows lie from a centre, ``ladder.py`` asks.
 """
 
 from __future__ import annotations
@@ -14,46 +13,17 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.isotonic import isotonic_regression
 
 from dodona.learn.encoding import Feature
+from dodona.learn.ladder import box_squared, squared_length
 from dodona.oracle import Oracle
-from dodona.privacy.numbers import Number
+from dodona.privacy.numbers import Number, exact
 from dodona.query.expr import Call, Expr, Literal
-from dodona.query.statistic import Features, Partition, Value, bucket
+from dodona.query.statistic import Features, Value
 
-RUNGS = 36
-RATIO = 2.0 ** (1 / 3)  # of squared distances, from rung to rung: 36 of them span 2^12
-_ONE = Value(Literal(1.0))
-_WIDEST_SUM = 512  # terms of one addition
+LEAST_SQUARE = 0.02  # of the box's squared half diagonal: a mean square below it is not believed
 
 Vector = NDArray[np.float64]
-
-
-@dataclass(frozen=True)
-class Ladder:
-    """``squared``: rungs, increasing. ``below``: the noisy share of rows whose squared distance is at most that."""
-
-    squared: Vector
-    below: Vector
-
-    def radius(self, coverage: float) -> float | None:
-        """The least rung that covers this share of the rows; None for all of them: no ball is needed."""
-        if coverage >= 1.0:
-            return None
-        at = int(np.searchsorted(self.below, coverage))
-        return math.sqrt(self.squared[min(at, len(self.squared) - 1)])
-
-    def lost(self, squared_radius: float) -> float:
-        """The mean squared distance that is cut off by a ball: E[(|y|^2 - R^2)+], with rows in the middle of rungs."""
-        shares = np.diff(self.below, prepend=0.0)
-        middles = self.squared / math.sqrt(RATIO)
-        return float(shares @ np.maximum(middles - squared_radius, 0.0))
-
-
-def box_squared(features: Sequence[Feature]) -> float:
-    """The largest squared distance from the origin of the features' frame."""
-    return sum(max(abs(feature.low), abs(feature.high)) ** 2 for feature in features)
 
 
 def mean_error(oracle: Oracle, features: Sequence[Feature], rows: int, share: Number) -> float:
@@ -62,36 +32,96 @@ def mean_error(oracle: Oracle, features: Sequence[Feature], rows: int, share: Nu
     return float((spread**2).sum()) / max(rows, 1) ** 2
 
 
-def noisy_mean(oracle: Oracle, features: Sequence[Feature], rows: int, share: Number, radius: float | None) -> Vector:
-    """The mean in the features' frame, drawn towards the origin by what the noise explains, and kept in the box.
+@dataclass(frozen=True)
+class Location:
+    """What is known of the mean of ``features`` (as declared): ``raw``, with noise of ``spread``, each coordinate's.
 
-    The factor max(0, 1 - E|noise|^2 / |answer|^2) is that of James and Stein (1961): never worse, on average, than the
-    plain answer; where the noise is all there is, the answer is the origin.
+    ``centre``: the raw mean shrunk by what the noise explains, and kept in the box. Answers asked from different places
+    are averaged by their precision (``joined``); asking again from ``around`` is cheaper.
     """
+
+    features: tuple[Feature, ...]
+    raw: Vector
+    spread: Vector
+
+    @property
+    def centre(self) -> Vector:
+        """The estimate, in the features' frame."""
+        low, high = [feature.low for feature in self.features], [feature.high for feature in self.features]
+        return np.clip(shrunk(self.features, self.raw, self.spread), low, high)
+
+    @property
+    def around(self) -> tuple[Feature, ...]:
+        """The features measured from the centre."""
+        return moved(self.features, self.centre)
+
+    def joined(self, oracle: Oracle, rows: int, share: Number, radius: float | None) -> Location:
+        """With one more answer: the mean of the rows drawn into a ball around the centre."""
+        centre = self.centre
+        mean, spread = _asked(oracle, moved(self.features, centre), rows, share, radius)
+        if not spread.any():
+            return Location(self.features, centre + mean, spread)
+        old, new = self.spread**-2, spread**-2
+        return Location(self.features, (old * self.raw + new * (centre + mean)) / (old + new), (old + new) ** -0.5)
+
+
+def box_mean(oracle: Oracle, features: Sequence[Feature], rows: int, share: Number) -> Location:
+    """The mean of rows in their box: one question, for when noise is weak."""
+    return Location(tuple(features), *_asked(oracle, features, rows, share, None))
+
+
+def ball_mean(oracle: Oracle, features: Sequence[Feature], rows: int, share: Number) -> Location:
+    """The mean of rows drawn into the ball whose squared radius is their mean square length, asked first (a tenth)."""
+    radius = root_mean_square(oracle, features, rows, exact(share, "share") / 10)
+    return Location(tuple(features), *_asked(oracle, features, rows, exact(share, "share") * 9 / 10, radius))
+
+
+def near_mean(oracle: Oracle, features: Sequence[Feature], rows: int, share: Number) -> Location:
+    """The mean when all there is goes to it: half from the middle of the box, half from nearer."""
+    half = exact(share, "share") / 2
+    first = ball_mean(oracle, features, rows, half)
+    radius = root_mean_square(oracle, first.around, rows, half / 10)
+    return first.joined(oracle, rows, half * 9 / 10, radius)
+
+
+def root_mean_square(oracle: Oracle, features: Sequence[Feature], rows: int, share: Number) -> float | None:
+    """The root of E|y|^2 in the features' frame, from one noisy sum; None without noise: then no ball is needed."""
+    most = box_squared(features)
+    part = Call("mul", (squared_length(_exprs(features)), Literal(1.0 / most)))
+    answer = oracle.ask(Value(part), share=share)
+    if not np.any(answer.spread):
+        return None
+    return math.sqrt(most * float(np.clip(float(answer.total) / max(rows, 1), LEAST_SQUARE, 1.0)))
+
+
+def _asked(
+    oracle: Oracle, features: Sequence[Feature], rows: int, share: Number, radius: float | None
+) -> tuple[Vector, Vector]:
+    """The mean and the standard deviations of its noise."""
     answer = oracle.ask(Features(_exprs(features), radius), share=share)
-    mean = np.asarray(answer.total, dtype=np.float64) / max(rows, 1)
-    noise = float((np.asarray(answer.spread) ** 2).sum()) / max(rows, 1) ** 2
-    kept = max(0.0, 1.0 - noise / max(float(mean @ mean), 1e-300)) if noise else 1.0
-    return np.clip(mean * kept, [feature.low for feature in features], [feature.high for feature in features])
+    n = max(rows, 1)
+    return np.asarray(answer.total, dtype=np.float64) / n, np.asarray(answer.spread, dtype=np.float64) / n
 
 
-def distances(oracle: Oracle, features: Sequence[Feature], rows: int, share: Number) -> Ladder:
-    """How far the rows lie from the origin of the features' frame: noisy counts per rung, summed up.
+def shrunk(features: Sequence[Feature], mean: Vector, spread: Vector) -> Vector:
+    """The mean drawn to where columns are alike, and that to the origin, each by max(0, 1 - E|noise|^2 / |answer|^2).
 
-    The counts are made to sum to the public number of rows (so the i-th cumulative one has variance s^2 i (m - i) / m),
-    and their sums to increase. A rest that two standard deviations of noise explain counts as nothing: a few rows made
-    up far away would weigh more than all others.
+    The factor is that of James and Stein (1961), towards a common mean as Efron and Morris (1973) have it: all columns
+    at the same place of their declared ranges. Bounds are wide of the rows in much the same way from column to column,
+    and that way is one number, known far better than d of them; where the noise is all there is, the answer is the
+    origin.
     """
-    furthest = box_squared(features) * (1 + 1e-6)
-    squared = furthest * RATIO ** -np.arange(RUNGS - 1.0, -1.0, -1.0)
-    by = bucket(_squared_length(_exprs(features)), [0.0, *squared])
-    answer = oracle.ask(Partition(by, _ONE), share=share)
-    counts = np.asarray(answer.total, dtype=np.float64)
-    counts = counts + (rows - counts.sum()) / RUNGS
-    below = isotonic_regression(np.cumsum(counts) / max(rows, 1), y_min=0.0, y_max=1.0)
-    upto = np.arange(1, RUNGS + 1)
-    noise = float(np.max(answer.spread)) * np.sqrt(upto * (RUNGS - upto) / RUNGS) / max(rows, 1)
-    return Ladder(squared, np.where(1.0 - below <= 2.0 * noise, 1.0, below))
+    if not spread.any():
+        return mean
+    heights = mean / spread
+    alike = np.array([feature.high - feature.low for feature in features]) / spread
+    alike = alike / np.linalg.norm(alike)
+    common = (heights @ alike) * alike
+    return spread * (_drawn(common, 1) + _drawn(heights - common, len(mean) - 1))
+
+
+def _drawn(heights: Vector, dimension: int) -> Vector:
+    return heights * max(0.0, 1.0 - dimension / max(float(heights @ heights), 1e-300))
 
 
 def moved(features: Sequence[Feature], centre: Vector) -> tuple[Feature, ...]:
@@ -101,11 +131,3 @@ def moved(features: Sequence[Feature], centre: Vector) -> tuple[Feature, ...]:
 
 def _exprs(features: Sequence[Feature]) -> tuple[Expr, ...]:
     return tuple(feature.expr for feature in features)
-
-
-def _squared_length(exprs: Sequence[Expr]) -> Expr:
-    terms: list[Expr] = [Call("mul", (expr, expr)) for expr in exprs]
-    while len(terms) > 1:
-        groups = [terms[i : i + _WIDEST_SUM] for i in range(0, len(terms), _WIDEST_SUM)]
-        terms = [group[0] if len(group) == 1 else Call("add", tuple(group)) for group in groups]
-    return terms[0]

@@ -19,6 +19,7 @@ from dodona.errors import BadQuery
 from dodona.learn.base import Learner, Recorded, finish
 from dodona.learn.coordinates import TYPICAL, symmetric
 from dodona.learn.encoding import Feature, encode_rows, features_of
+from dodona.learn.moments import level_of
 from dodona.learn.supervised import Floats, Item, Itemised, foreseen, noise_of, require_budget
 from dodona.learn.task import Task, task_of
 from dodona.oracle import Oracle
@@ -63,7 +64,9 @@ class Ridge(RegressorMixin, Learner):  # type: ignore[misc]
         answer = oracle.ask(_question(task, target, exact=exact), share=task.share)
         d = len(task.features)
         moments = symmetric(np.asarray(answer.total), d + 2)
-        weights, intercept = _solved(moments, float(np.max(answer.spread)), self.alpha, task.features)
+        weights, intercept = _solved(
+            moments, level_of(np.asarray(answer.spread), len(task.features) + 2), self.alpha, task.features
+        )
         halves = np.array([feature.half for feature in task.features])
         middles = np.array([feature.middle for feature in task.features])
         self.coef_ = weights * target.half / halves

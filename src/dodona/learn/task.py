@@ -47,10 +47,10 @@ class Task:
 
     @property
     def rows(self) -> int:
-        """The public number of rows, or a refusal that says how to state it."""
+        """The public number of rows, at least 1 (of none, all that is learned is noise), or how to state it."""
         if self.oracle.rows is None:
             raise BadEffort("learning needs a public number of rows: state Table(..., rows=...).")
-        return self.oracle.rows
+        return max(self.oracle.rows, 1)
 
     def is_class(self, label: Label) -> Expr:
         """1 where the row's target is this class, else 0; never NULL."""

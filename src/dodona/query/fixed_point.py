@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 
 from dodona.query.compiler import Compiler, dot_grid
-from dodona.query.expr import Call, Expr, Literal, walk
+from dodona.query.expr import Call, Expr, Literal
 from dodona.query.program import Builder
 from dodona.query.schema import Schema
 from dodona.query.typed import numeric
@@ -21,22 +21,16 @@ _PASS_ON = frozenset({"add", "sub", "neg", "abs", "least", "greatest", "coalesce
 
 def taken_off(expr: Expr, schema: Schema) -> float:
     """The most that truncation inside DOT can change the value of ``expr`` at one row; 0 where it has no DOT."""
-    if not any(isinstance(node, Call) and node.op == "dot" for node in walk(expr)):
-        return 0.0
-    return _taken(expr, schema)
-
-
-def _taken(expr: Expr, schema: Schema) -> float:
     if not isinstance(expr, Call):
         return 0.0
     if expr.op == "dot":
         return _dot(expr, schema)
     if expr.op in _PASS_ON:
-        return math.fsum(_taken(arg, schema) for arg in expr.args)
+        return math.fsum(taken_off(arg, schema) for arg in expr.args)
     constants = [arg.value for arg in expr.args[1:] if isinstance(arg, Literal) and isinstance(arg.value, float)]
     if expr.op in ("mul", "div") and len(constants) == len(expr.args) - 1:
-        factor = math.prod(abs(c) for c in constants)
-        return _taken(expr.args[0], schema) * (factor if expr.op == "mul" else 1 / factor if factor else 0.0)
+        inner, factor = taken_off(expr.args[0], schema), math.prod(abs(c) for c in constants)
+        return inner and inner * (factor if expr.op == "mul" else 1 / factor if factor else 0.0)
     return 0.0
 
 

@@ -132,7 +132,12 @@ def compile_query(query: Query, schema: Schema, *, level: bool) -> Plan:
 
 
 def _places(weights: Sequence[Fraction]) -> dict[Fraction, NDArray[np.intp]]:
-    listed: dict[Fraction, list[int]] = {}
+    # Grouped by identity first: hashing a fraction for each of a hundred thousand products would take seconds.
+    named = {id(weight): weight for weight in weights}
+    groups: dict[int, list[int]] = {}
     for index, weight in enumerate(weights):
-        listed.setdefault(weight, []).append(index)
-    return {weight: np.array(indices, dtype=np.intp) for weight, indices in listed.items()}
+        groups.setdefault(id(weight), []).append(index)
+    listed: dict[Fraction, list[int]] = {}
+    for name, indices in groups.items():
+        listed.setdefault(named[name], []).extend(indices)
+    return {weight: np.array(sorted(indices), dtype=np.intp) for weight, indices in listed.items()}

@@ -12,8 +12,11 @@ The rules (checked in tests against all pairs of rows of small tables):
 * partition: a row is in one cell. If it stays, ``change`` is that of the inside; if it moves, one cell loses a
   contribution and another gains one: L1 and L2^2 twice those of ``size``, L-infinity that of ``size``;
 * ball: scaled into the L2 ball of radius R, ``size`` is R, ``change`` is 2R, and L1 <= sqrt(d) L2;
-* outer: for the vectors u of products x_i x_j, i <= j, <u(x), u(y)> = ((sum x_i y_i)^2 + sum x_i^2 y_i^2) / 2 >= 0,
-  so |u(x) - u(y)|^2 <= |u(x)|^2 + |u(y)|^2; and in the ball |u|^2 = (|x|^4 + sum x_i^4) / 2 <= R^4.
+* outer: let u hold the products x_i x_j, i <= j, those with i < j divided by q, 1/2 <= q^2. With p = 1 / (2 q^2) <= 1,
+  <u(x), u(y)> = p (sum x_i y_i)^2 + (1 - p) sum x_i^2 y_i^2 >= 0, so |u(x) - u(y)|^2 <= |u(x)|^2 + |u(y)|^2; and in
+  the ball |u|^2 = p |x|^4 + (1 - p) sum x_i^4 <= R^4, whatever q: at q^2 = 1/2 the products of different features get
+  half the variance for the same charge, and |u| is the Frobenius norm of x x^T. (In a box q = 1.) The L1 norm is
+  |x|^2 + (|x|_1^2 - |x|^2) / (2 q) <= R^2 (1 + (d - 1) / (2 q)), since |x|_1^2 <= d |x|^2.
 
 A gate or partition over public columns never moves a row (SuLQ 3.1.2): only the private part of a row is replaced.
 """
@@ -119,3 +122,14 @@ class Reach:
         size = Norms.both(self.size, Norms.ball(radius * radius, dimension))
         change = Norms.both(self.change, Norms.ball(4 * radius * radius, dimension))
         return Reach(size, change)
+
+    def products_in_ball(self, squared: Fraction, dimension: int, aside: Fraction) -> Reach:
+        """Of the products of ``dimension`` features in the ball of squared radius ``squared``; ``aside``: q above."""
+        if 2 * aside * aside < 1:
+            raise ValueError("products of different features must keep at least half the variance of squares.")
+        most = squared * (1 + (dimension - 1) / (2 * aside))
+        pairs = dimension * (dimension + 1) // 2
+        size = Norms.both(Norms.ball(squared * squared, pairs), Norms(most, squared * squared, squared))
+        twice = Norms(2 * size.l1, 4 * size.l2_squared, 2 * size.linf)
+        moved = Norms.both(twice, Norms.ball(2 * size.l2_squared, pairs))
+        return Reach(Norms.both(self.size, size), Norms.both(self.change, moved))

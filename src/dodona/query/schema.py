@@ -7,6 +7,7 @@ is itself a release (HOSTILE A9).
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
@@ -21,7 +22,7 @@ Label = str | int | bool
 
 
 def _number(value: Any, what: str) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+    if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) <= sys.float_info.max:
         raise BadSchema(f"{what} must be a finite number. Got {value!r}.")
     return float(value)
 
@@ -143,7 +144,7 @@ def _column(name: str, description: Any) -> Column:
     fields = dict(description)
     kind = fields.pop("type", None)
     needed = {"real": ("low", "high"), "integer": ("low", "high"), "category": ("values",), "flag": ()}
-    if kind not in needed:
+    if not isinstance(kind, str) or kind not in needed:
         raise BadSchema(f"column {name!r} must have type real, integer, category or flag. Got {kind!r}.")
     absent = [field for field in needed[kind] if field not in fields]
     if absent:

@@ -12,8 +12,10 @@ from __future__ import annotations
 from abc import abstractmethod
 from typing import Any
 
+import numpy as np
 from numpy.typing import NDArray
 
+from dodona.errors import BadQuery
 from dodona.query.schema import Schema
 from dodona.query.statistic import Query
 
@@ -47,3 +49,18 @@ class Scores(Query):
     @abstractmethod
     def tally(self, schema: Schema, totals: NDArray[Any]) -> NDArray[Any]:
         """One whole score per candidate from whole totals; a kind that is ``linear`` takes any numbers."""
+
+
+def require_public_numbers(values: NDArray[Any], most: int) -> None:
+    """Refuses numbers beside which a sum could leave 64 bits: one row would then move a score by 2^64, or make the
+    choice fail where without it there is one. ``most``: of their sizes together.
+    """
+    held = np.asarray(values)
+    if held.ndim != 1 or held.dtype != np.int64 or float(np.abs(held.astype(np.float64)).sum()) > most:
+        raise BadQuery(f"the public numbers of scores must be whole, with sizes that sum to at most {most:,}.")
+
+
+def require_like(values: NDArray[Any], public: NDArray[Any]) -> None:
+    """Refuses to stretch one total over many public numbers: a row would count once for each of them."""
+    if np.shape(values) != np.shape(public):
+        raise BadQuery("scores must state one public number for each total.")

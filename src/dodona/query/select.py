@@ -123,6 +123,8 @@ def _field(item: Any, keys: list[Expr], collector: _Collector) -> Field:
     if extra or type(tree.this).__name__ == "Distinct":
         raise refuse(tree, f"{kind.upper()} takes one row expression")
     if type(tree.this).__name__ == "Star":
+        if kind != "count":
+            raise refuse(tree, f"{kind.upper()} takes a row expression; * is for COUNT alone")
         return Field(alias or "count", "count", leaves=(collector.leaf(ONE),))
     expr = translate(tree.this)
     label = alias or f"{kind}({expr})"

@@ -20,6 +20,7 @@ MOST_PARTS = 100_000
 MOST_PRODUCTS = 2_000_000
 MOST_ENTRIES = 2**25
 DEEPEST = 16
+MOST_SHOWN = 64  # features written out in words; to_json keeps all
 
 
 class Query(ABC):
@@ -110,7 +111,8 @@ class Features(Query):
 
     def __str__(self) -> str:
         ball = "" if self.radius is None else f" in the ball of radius {self.radius:g}"
-        return "(" + ", ".join(map(str, self.exprs)) + ")" + ball
+        more = f", ... {len(self.exprs)} in all" if len(self.exprs) > MOST_SHOWN else ""
+        return "(" + ", ".join(map(str, self.exprs[:MOST_SHOWN])) + more + ")" + ball
 
 
 @dataclass(frozen=True)
@@ -275,6 +277,6 @@ def _features(data: Any) -> Features:
 
 
 def _real(value: Any) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        raise BadQuery("a number is needed here.")
+    if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) <= 1e300:
+        raise BadQuery("a finite number of ordinary size is needed here.")
     return float(value)

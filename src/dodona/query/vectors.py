@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import functools
+import itertools
 import math
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from fractions import Fraction
+
+import numpy as np
 
 from dodona.errors import BadQuery
 from dodona.query.compiler import exponent
@@ -23,13 +26,14 @@ from dodona.query.planner import (
     side_by_side,
 )
 from dodona.query.program import Block
-from dodona.query.reach import Reach
+from dodona.query.reach import Norms, Reach
 from dodona.query.statistic import Features, Nearest, Outer, Products
 from dodona.query.typed import Value as Typed
 from dodona.query.typed import numeric
 from dodona.query.types import Type
 
 _BALL_MARGIN = 1 - 2.0**-30  # covers the rounding of the computed length of up to 8192 features
+ROOT_HALF = Fraction(46341, 65536)  # just above 1/sqrt(2): the noise of x_i x_j beside that of x_i^2, in a ball
 
 
 def features(p: Planner, query: Features, place: Place) -> Reach:
@@ -74,35 +78,62 @@ def _shrunk(kind: Type, edge: float) -> Type:
 
 def outer(p: Planner, query: Outer, place: Place) -> Reach:
     scalars, radius = _vector(p, query.features, PRODUCT_BITS)
-    weights = [p.weight(s) if radius is None else _ball_weight(p, scalars, radius) for s in scalars]
-    d = len(scalars)
-    pairs = [(i, j) for i in range(d) for j in range(i, d)]
-    kinds = Counter((scalars[i][2:4], scalars[j][2:4], weights[i] * weights[j], i == j) for i, j in pairs)
-    reach = Reach.stack(_product(*kind).times(count) for kind, count in kinds.items())
-    if radius is not None:
-        reach = reach.in_ball((radius / weights[0]) ** 2, len(pairs))
+    weights, reach = _box_products(p, scalars) if radius is None else _ball_products(p, scalars, radius)
     # <u(x), u(y)> >= 0 (``reach.py``), so |u(x) - u(y)|^2 <= 2 max |u|^2.
     change = replace(reach.change, l2_squared=min(reach.change.l2_squared, 2 * reach.size.l2_squared))
-    coordinates = [_paired(scalars[i], scalars[j], weights[i] * weights[j]) for i, j in pairs]
+    i, j = np.triu_indices(len(scalars))
+    units, taken = np.array([s.unit for s in scalars]), np.array([s.rounding for s in scalars])
+    sizes = np.array([float(s.size) for s in scalars]) * units
+    # |xy - x'y'| <= |x||y - y'| + |y'||x - x'|
+    rounding = sizes[i] * taken[j] + sizes[j] * taken[i]
+    coordinates = list(map(Coordinate, (units[i] * units[j]).tolist(), rounding.tolist(), weights))
     block = block_of(scalars)
     if place.key is None:
         block = replace(block, gram=True)
     else:
-        steps = tuple(p.build.emit("mul", block.values[i], block.values[j]) for i, j in pairs)
+        steps = tuple(p.build.emit("mul", block.values[a], block.values[b]) for a, b in zip(i, j, strict=True))
         block = Block(steps, block.bound**2)
-    p.add(place, block, coordinates, (len(pairs),))
+    p.add(place, block, coordinates, (len(i),))
     return Reach(reach.size, change)
 
 
-def _paired(a: Scalar, b: Scalar, weight: Fraction) -> Coordinate:
-    """|xy - x'y'| <= |x||y - y'| + |y'||x - x'|."""
-    rounding = a.size * a.unit * b.rounding + b.size * b.unit * a.rounding
-    return Coordinate(a.unit * b.unit, rounding, weight)
+def _ball_products(p: Planner, scalars: Sequence[Scalar], radius: Fraction) -> tuple[list[Fraction], Reach]:
+    """One weight for squares, ``ROOT_HALF`` of it for the others; the reach of the box, and of the ball.
+
+    In the box |x_i| <= s_i, so |u|_1 <= sum s_i^2 + sum_{i<j} s_i s_j / q, |u|_2^2 <= sum s_i^4 + sum_{i<j} (s_i s_j)^2
+    / q^2, over the weight and its square.
+    """
+    d, weight = len(scalars), _ball_weight(p, scalars, radius) ** 2
+    aside = Fraction(1) if p.level else ROOT_HALF
+    squares = [s.size**2 for s in scalars]
+    fourth, pairs = sum(s**2 for s in squares), (sum(s.size for s in scalars) ** 2 - sum(squares)) / Fraction(2)
+    one = (sum(squares) + pairs / aside) / weight
+    two = (fourth + (sum(squares) ** 2 - fourth) / (2 * aside**2)) / weight**2
+    box = Norms(one, two, max(squares) / (aside * weight))
+    twice = Norms(2 * box.l1, 4 * box.l2_squared, 2 * box.linf)
+    mixed = weight * aside
+    listed = [weight if i == j else mixed for i in range(d) for j in range(i, d)]
+    return listed, Reach(box, twice).products_in_ball(radius**2 / weight, d, aside)
 
 
-def _product(a: tuple[int, int], b: tuple[int, int], weight: Fraction, same: bool) -> Reach:
-    """Of xy with x in [a] and y in [b]; a square is not negative."""
-    ends = [x * y for x in a for y in b]
+def _box_products(p: Planner, scalars: Sequence[Scalar]) -> tuple[list[Fraction], Reach]:
+    """The weight of each product, that of its factors multiplied. Products of features of one kind (grid, range and
+    rounding) are alike, so each pair of kinds is worked out once."""
+    kinds = list(dict.fromkeys(s._replace(step=0) for s in scalars))
+    own = [kinds.index(s._replace(step=0)) for s in scalars]
+    counts = Counter(own)
+    weights = [[p.weight(a) * p.weight(b) for b in kinds] for a in kinds]
+    reaches = [_product(kinds[k], kinds[k], weights[k][k], same=True).times(count) for k, count in counts.items()]
+    for a, b in itertools.combinations_with_replacement(sorted(counts), 2):
+        count = counts[a] * counts[b] if a < b else counts[a] * (counts[a] - 1) // 2
+        reaches.append(_product(kinds[a], kinds[b], weights[a][b], same=False).times(count))
+    d = len(scalars)
+    return [weights[own[i]][own[j]] for i in range(d) for j in range(i, d)], Reach.stack(reaches)
+
+
+def _product(a: Scalar, b: Scalar, weight: Fraction, *, same: bool) -> Reach:
+    """Of xy with x and y in their ranges; a square is not negative."""
+    ends = [x * y for x in (a.low, a.high) for y in (b.low, b.high)]
     return Reach.scalar(max(min(ends), 0) if same else min(ends), max(ends), weight)
 
 

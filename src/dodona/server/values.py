@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 
 from dodona.concepts.finite import Finite, Subset
 from dodona.concepts.grid import Grid
-from dodona.concepts.learnable import Learnable
+from dodona.concepts.learnable import MOST_MEMBERS, Learnable
 from dodona.concepts.misfit import Misfit
 from dodona.concepts.packed import unpacked, unpacked_bits
 from dodona.concepts.wire import class_from_json, scores_from_json
@@ -172,6 +172,8 @@ def _check_class(concepts: Learnable, schema: Schema) -> None:
     """Field by field, by name: these are all the fields the kinds of ``concepts.wire`` have."""
     if isinstance(concepts, Subset):
         _check_class(concepts.whole, schema)
+        if concepts.whole.size(schema) > MOST_MEMBERS:  # the whole is scored before the rest is left out
+            raise BadQuery(f"a subset must be of a class of at most {MOST_MEMBERS:,} members.")
         _check_whole(concepts.kept, concepts.whole.size(schema) - 1)
         if len(set(concepts.kept)) != len(concepts.kept) or not isinstance(concepts.because, str):
             raise BadQuery("a subset must name distinct members of its class.")

@@ -173,7 +173,7 @@ class Curator(Oracle):
         rho: Number | None = None,
         confidence: Number = 0.95,
     ) -> str:
-        """How the question is read, what one row can change, noise, price and statements; reads no row, costs nothing."""
+        """How the question is read, what a row can change, noise, price, statements; reads no row, costs nothing."""
         effort = self.effort(tolerance, share, epsilon, rho, confidence)
         request = Request(self._read(question), effort)
         plan, offer = self._priced(request)[0], self.estimate(request)

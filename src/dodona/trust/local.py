@@ -69,7 +69,9 @@ class Local(Oracle):
         if table.neighbours != "replace":
             raise Unsupported("the local model counts rows in public: use Table(..., neighbours='replace').")
         if not getattr(table.engine, "lasting_order", True):
-            raise Unsupported("each row keeps its own budget by its place, and a DataFrame's rows have none: open files.")
+            raise Unsupported(
+                "each row keeps its own budget by its place, and a DataFrame's rows have none: open files."
+            )
         self._table, self._analyst, self._interactive = table, analyst, interactive
         self._randomiser = None if randomiser is None else known_randomiser(randomiser)
         self._bits: Bits = SecureBits()

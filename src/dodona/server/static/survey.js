@@ -272,6 +272,13 @@ function reviewed(review, form, randomisers, factor, lot, report, back) {
 
 /** Kept before it is sent, so that whatever happens to the connection, this browser never sends another. */
 async function sendOnce(form, entry, status, retry) {
+  // Another tab may have sent since this one was loaded: its report is the one that counts, and its odds are spent.
+  const before = sentBefore()[id];
+  const [a, c] = entry.odds.map(BigInt);
+  if (before ? before.sent || JSON.stringify(before.body) !== JSON.stringify(entry.body) : !affordable({ a, c })) {
+    status.textContent = "This browser has sent another report since this page was opened. Nothing was sent.";
+    return;
+  }
   try {
     keep(id, entry);
   } catch {

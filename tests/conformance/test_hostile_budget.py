@@ -1,0 +1,434 @@
+"""HOSTILE V39-V54: one cap for all, charged before anything is read, through races, retries, crashes and full disks.
+
+The long runs of the same cases are in ``tests/system/test_ledger_crash.py`` and ``test_ledger_faults.py``.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import math
+import os
+import random
+import shutil
+import signal
+import sqlite3
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import dodona as dd
+from dodona.errors import AnswerLost, BudgetSpent, LedgerCorrupt, LedgerError, LedgerUnavailable, Refused
+from dodona.mechanisms import SecureBits
+from dodona.mechanisms.fixed import dyadic_above
+from dodona.privacy import UNITS, Budget, SqliteLedger
+from dodona.query.expr import Call, Column, Literal
+from dodona.testing.oracles import seeded_curator
+from dodona.testing.places import PLACES, Rows, table
+from dodona.testing.twins import Twins
+
+Make = Callable[..., dd.Table]
+SCHEMA = dd.Schema({"x": dd.Real(0, 10), "ill": dd.Flag()})
+SCENARIOS = Path(__file__).parents[1] / "system" / "ledger_scenarios.py"
+SHIM = SCENARIOS.with_name("ledger_shim.c")
+
+
+@pytest.fixture(params=[pytest.param(p, marks=pytest.mark.slow) if p == "spark" else p for p in PLACES])
+def make(request: pytest.FixtureRequest, tmp_path: Path) -> Make:
+    """Tables over given rows, in one place after the other."""
+    server = request.getfixturevalue(request.param) if request.param in ("postgres", "spark") else None
+
+    def made(cells: Rows, schema: dd.Schema = SCHEMA, **facts: Any) -> dd.Table:
+        facts = {"name": "t", "population": "t", **facts}
+        return table(request.param, cells, schema, tmp_path, server, **facts)
+
+    return made
+
+
+def plain(rows: int = 10, **facts: Any) -> dd.Table:
+    columns = {"x": np.arange(rows) % 10.0, "ill": np.arange(rows) % 3 == 0}
+    return dd.Table(columns, SCHEMA, name="t", population="t", **facts)
+
+
+def scenario(name: str, target: Path, *numbers: int, preload: Path | None = None) -> dict[str, Any]:
+    environment = {**os.environ, **({"LD_PRELOAD": str(preload)} if preload else {})}
+    command = [sys.executable, str(SCENARIOS), name, str(target), *map(str, numbers)]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300, check=False)
+    assert done.returncode == 0, done.stderr
+    found: dict[str, Any] = json.loads(done.stdout)
+    return found
+
+
+def test_v39_eight_processes_spend_exactly_the_cap(tmp_path: Path) -> None:
+    found = scenario("crowd", tmp_path / "l", 8, 60, 100)
+    assert (found["acked"], found["spent"], found["refused"], found["lost"]) == (100, 100, 380, 0)
+
+
+def test_v40_a_price_reads_nothing_and_does_not_know_the_rows(make: Make) -> None:
+    pair = [make([{"x": x, "ill": True}, {"x": 1.0, "ill": None}]) for x in (0.0, math.nan)]
+    twins = Twins(*pair, Budget(epsilon=1))
+    for question in ("x", "ill AND x > 3", "SELECT ill, AVG(x) FROM t GROUP BY ill"):
+        for effort in ({"share": 0.1}, {"tolerance": 3}, {"epsilon": "1/3"}):
+            twins.price(question, **effort)  # which fails if a price reads a row, or differs
+    assert twins.requests == 9
+    assert twins._twins[0].curator.ledger.left() == Budget(epsilon=1).capacity
+
+
+def test_v41_the_same_question_a_thousand_times_is_charged_each_time() -> None:
+    curator = seeded_curator(plain(), Budget(epsilon=1), 1)
+    answers = [float(curator.ask("x", share="1/1000").total) for _ in range(1000)]
+    assert len(set(answers)) > 900
+    with pytest.raises(BudgetSpent):
+        curator.ask("x", share="1/1000")
+    assert curator.left == 0
+
+
+def test_v41_stored_answers_are_the_same_each_time() -> None:
+    curator = seeded_curator(plain(), Budget(epsilon=1), 1)
+    answers = {curator.ask("x", share="1/10", request_id="r").to_json() for _ in range(100)}
+    assert len(answers) == 1
+    assert curator.left == pytest.approx(0.9)
+
+
+def test_v42_a_retry_after_a_lost_line_is_the_same_answer(tmp_path: Path) -> None:
+    first = dd.Curator(plain(), Budget(epsilon=1), tmp_path / "l").ask("x", epsilon="1/4", request_id="key")
+    again = dd.Curator(plain(), Budget(epsilon=1), tmp_path / "l").ask("x", epsilon="1/4", request_id="key")
+    assert again.to_json() == first.to_json()
+    curator = dd.Curator(plain(), Budget(epsilon=1), tmp_path / "l")
+    assert curator.left == 0.75
+    with pytest.raises(Refused, match="one question"):
+        curator.ask("x + 1", epsilon="1/4", request_id="key")
+    with pytest.raises(Refused, match="one question"):
+        curator.ask("x", epsilon="1/8", request_id="key")
+
+
+@pytest.mark.parametrize("parts", [10, 11, 3, 7])
+@pytest.mark.parametrize("effort", ["share", "epsilon"])
+def test_v43_n_nths_are_one_and_no_unit_more(parts: int, effort: str) -> None:
+    curator = seeded_curator(plain(), Budget(epsilon=1), 1)
+    for _ in range(parts):
+        curator.ask("x", **{effort: f"1/{parts}"})  # type: ignore[arg-type]
+    assert curator.ledger.left() == 0
+    with pytest.raises(BudgetSpent):
+        curator.ask("x", epsilon=Fraction(1, 10**12))
+    assert curator.ledger.spent() == UNITS
+
+
+def test_v44_less_than_a_unit_is_rounded_up_and_refused() -> None:
+    curator = seeded_curator(plain(), Budget(epsilon=1), 1)
+    curator.ask("x", share=1)
+    assert curator.budget.units(dd.privacy.Cost.pure(Fraction(1, 10**40))) == 1
+    for epsilon in ("1e-12", Fraction(1, 10**12)):
+        with pytest.raises(BudgetSpent):
+            curator.ask("x", epsilon=epsilon)
+
+
+@pytest.mark.parametrize("fault", [ZeroDivisionError("row 7 is 12345"), MemoryError(), RuntimeError("x"), OSError(5)])
+def test_v45_a_fault_in_the_engine_is_charged_and_says_nothing(fault: Exception) -> None:
+    rows = plain()
+
+    def broken(_: Any) -> Any:
+        raise fault
+
+    rows.engine.totals = broken  # type: ignore[method-assign]
+    curator = seeded_curator(rows, Budget(epsilon=1), 1)
+    texts = set()
+    for tries in (1, 2):
+        with pytest.raises(AnswerLost) as lost:
+            curator.ask("x", share="1/10")
+        texts.add(str(lost.value))
+        assert lost.value.__cause__ is None
+        assert lost.value.__suppress_context__
+        assert curator.left == pytest.approx(1 - tries / 10), "not refunded, and charged again"
+    assert len(texts) == 1
+
+
+def _recovered(epsilon: int, queries: int = 512, seed: int = 3) -> float:
+    """Two analysts take turns with subset sums of 64 secret bits; least squares over all their answers."""
+    chance = np.random.default_rng(seed)
+    secret = chance.random(64) < 0.5
+    schema = dd.Schema({"id": dd.Integer(0, 63), "ill": dd.Flag()})
+    people = dd.Table({"id": np.arange(64.0), "ill": secret}, schema, name="t", population="t")
+    first = seeded_curator(people, Budget(epsilon=epsilon), seed)
+    second = seeded_curator(people, Budget(epsilon=epsilon), seed + 1, ledger=first.ledger, analyst="other")
+    subsets, answers = [], []
+    for number in range(queries):
+        members = np.flatnonzero(chance.random(64) < 0.5)
+        chosen = Call("in", (Column("id"), *(Literal(float(member)) for member in members)))
+        answer = (first, second)[number % 2].ask(Call("and", (Column("ill"), chosen)), share=Fraction(1, queries))
+        subsets.append(np.isin(np.arange(64), members).astype(float))
+        answers.append(float(answer.total))
+    for curator in (first, second):
+        with pytest.raises(BudgetSpent):
+            curator.ask("ill", share=Fraction(1, queries))
+    guess, *_ = np.linalg.lstsq(np.array(subsets), np.array(answers), rcond=None)
+    return float(np.mean((guess > 0.5) == secret))
+
+
+def test_v46_two_analysts_together_stay_under_the_bound() -> None:
+    bound = math.e / (1 + math.e)
+    assert _recovered(1) <= bound + 4 * math.sqrt(bound * (1 - bound) / 64)
+    assert _recovered(20_000, 128) == 1.0, "the positive control: with no cap worth the name every bit is recovered"
+
+
+def test_v47_epsilon_chosen_from_the_last_answer_equals_the_exact_model() -> None:
+    curator = seeded_curator(plain(), Budget(epsilon=1), 5)
+    left, refused, last = UNITS, 0, 0.0
+    for _ in range(1000):
+        epsilon = Fraction(1 + int(abs(last) * 7919) % 40, 9009)
+        # One row moves x by its whole range, one unit of noise weight: epsilon = 1/t, t rounded up to 32 binary digits.
+        units = math.ceil(UNITS / dyadic_above(1 / epsilon))
+        try:
+            last = float(curator.ask("x", epsilon=epsilon).total)
+            left -= units
+        except BudgetSpent:
+            refused += 1
+            last += 1
+            assert units > left
+        assert curator.ledger.left() == left >= 0
+    assert refused > 100
+
+
+POINTS = ("before charge", "in commit", "after charge", "before noise", "in totals", "before store", "after store")
+
+
+@pytest.mark.parametrize("point", POINTS)
+def test_v48_killed_between_question_and_answer(point: str, tmp_path: Path) -> None:
+    path = tmp_path / "l"
+    dd.Curator(plain(), Budget(epsilon=1), path).ledger.close()
+    reader, writer = os.pipe()
+    child = os.fork()
+    if child == 0:
+        try:
+            curator = dd.Curator(plain(), Budget(epsilon=1), path)
+            _die_at(point, curator)
+            os.write(writer, curator.ask("x", epsilon="1/4", request_id="r").to_json().encode())
+        finally:
+            os._exit(9)
+    os.close(writer)
+    with os.fdopen(reader, "rb") as pipe:
+        said = pipe.read()
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == -signal.SIGKILL
+    assert said == b"", "an answer left a process that had not stored it"
+    curator = dd.Curator(plain(), Budget(epsilon=1), path)
+    assert curator.ledger.verify().spent in (0, UNITS // 4)
+    spent = POINTS.index(point) >= 2
+    assert curator.left == (0.75 if spent else 1.0)
+    if point == "after store":
+        curator.ask("x", epsilon="1/4", request_id="r")
+    elif spent:
+        with pytest.raises(AnswerLost):
+            curator.ask("x", epsilon="1/4", request_id="r")
+    assert curator.left == (0.75 if spent else 1.0)
+
+
+def _die_at(point: str, curator: dd.Curator) -> None:
+    def die(*_: Any, **__: Any) -> Any:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    ledger: Any = curator.ledger
+    charge, store = ledger.charge, ledger.store_answer
+    places: dict[str, Callable[[], None]] = {
+        "before charge": lambda: setattr(ledger, "charge", die),
+        "in commit": lambda: setattr(ledger._session, "_commit", die),
+        "after charge": lambda: setattr(ledger, "charge", lambda **fields: (charge(**fields), die())),
+        "before noise": lambda: setattr(curator, "_bits", type("Dead", (), {"words": die})()),
+        "in totals": lambda: setattr(curator._table.engine, "totals", die),
+        "before store": lambda: setattr(ledger, "store_answer", die),
+        "after store": lambda: setattr(ledger, "store_answer", lambda *fields: (store(*fields), die())),
+    }
+    places[point]()
+
+
+def test_v49_kills_at_random_lose_nothing(tmp_path: Path) -> None:
+    found = scenario("storm", tmp_path / "l", 40, 4, 10**6)
+    assert found["kills"] == 40
+    assert found["lost"] == found["lost_answers"] == 0
+    assert found["acked"] <= found["spent"] == found["charged"] <= found["acked"] + 40
+
+
+@pytest.fixture(scope="module")
+def shim(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    compiler = shutil.which("cc") or shutil.which("gcc")
+    if compiler is None or not sys.platform.startswith("linux"):
+        pytest.skip("failing system calls needs Linux and a C compiler (cc or gcc) for the preloaded shim")
+    library = tmp_path_factory.mktemp("shim") / "shim.so"
+    subprocess.run([compiler, "-shared", "-fPIC", "-O1", "-o", library, SHIM, "-ldl"], check=True)
+    return library
+
+
+def test_v50_no_answer_after_a_sync_that_failed(tmp_path: Path, shim: Path) -> None:
+    found = scenario("faults", tmp_path, 0, 1, preload=shim)
+    assert found["problems"] == []
+    assert found["struck"] > 15
+
+
+@pytest.mark.parametrize("sync", ["NORMAL", "FULL"])
+def test_v51_a_wal_ledger_is_refused(sync: str, tmp_path: Path) -> None:
+    path = tmp_path / "l"
+    SqliteLedger.open(path, Budget(epsilon=1)).close()
+    with sqlite3.connect(path) as db:
+        db.execute("PRAGMA journal_mode = WAL")
+        db.execute(f"PRAGMA synchronous = {sync}")
+    db.close()
+    with pytest.raises(LedgerCorrupt, match="rollback journal"):
+        SqliteLedger.open(path, Budget(epsilon=1))
+    with pytest.raises(LedgerCorrupt):
+        dd.Curator(plain(), Budget(epsilon=1), path)
+
+
+@pytest.fixture
+def open_folder() -> Iterator[Path]:
+    """pytest's own folders are closed to other users."""
+    with tempfile.TemporaryDirectory() as name:
+        os.chmod(name, 0o755)
+        yield Path(name)
+
+
+def test_v52_a_full_disk_gives_no_answer(tmp_path: Path) -> None:
+    found = scenario("full", tmp_path / "l")
+    assert found["code"] == 0
+    assert found["in_order"], "once full, never another answer"
+    assert found["lost"] == 0
+
+
+def test_v52_a_file_system_that_cannot_be_written_gives_no_answer(open_folder: Path) -> None:
+    assert scenario("readonly", open_folder / "l") == {"said": ["unavailable", "unavailable"], "code": 0}
+
+
+def test_v52_a_lock_held_by_others_gives_no_answer(tmp_path: Path) -> None:
+    ledger = SqliteLedger.open(tmp_path / "l", Budget(epsilon=1), population="t", timeout=0.2)
+    curator = dd.Curator.sharing(plain(), ledger, analyst="a")
+    texts = set()
+    with (tmp_path / "l.lock").open("rb") as other:
+        fcntl.flock(other, fcntl.LOCK_EX)
+        for question in ("x", "ill"):
+            with pytest.raises(LedgerUnavailable) as refusal:
+                curator.ask(question, epsilon="1/4")
+            texts.add(str(refusal.value))
+    assert len(texts) == 1
+    assert ledger.spent() == 0
+    curator.ask("x", epsilon="1/4")
+    assert curator.left == 0.75
+
+
+def test_v53_wal_is_never_used_whatever_the_version(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """SQLite before 3.51.3 may corrupt a WAL file under many writers; ours refuses WAL of every version."""
+    for version in ("3.40.1", "3.51.2", "3.51.3"):
+        monkeypatch.setattr(sqlite3, "sqlite_version", version)
+        path = tmp_path / version
+        SqliteLedger.open(path, Budget(epsilon=1)).close()
+        db = sqlite3.connect(path)
+        assert db.execute("PRAGMA journal_mode").fetchone()[0] in ("delete", "persist")
+        db.execute("PRAGMA journal_mode = WAL")
+        db.close()
+        with pytest.raises(LedgerError):
+            SqliteLedger.open(path, Budget(epsilon=1))
+
+
+def test_v54_forked_workers_share_neither_connections_nor_noise(tmp_path: Path) -> None:
+    """4 x 10,000 draws of workers forked after the ledger and the sampler were used: no 64-bit value twice."""
+    curator = dd.Curator(plain(), Budget(epsilon=1), tmp_path / "l")
+    curator.ask("x", epsilon="1/100")
+    source = curator._bits
+    assert isinstance(source, SecureBits)
+    source.words(5000)
+    pipes, children = [], []
+    for number in range(4):
+        reader, writer = os.pipe()
+        child = os.fork()
+        if child == 0:
+            try:
+                os.close(reader)
+                single = b"".join(source.words(1).tobytes() for _ in range(1000))
+                answer = curator.ask("x", epsilon="1/100", request_id=f"child {number}")
+                with os.fdopen(writer, "wb") as sink:
+                    sink.write(single + source.words(9000).tobytes() + np.float64(answer.total).tobytes())
+                os._exit(0)
+            finally:
+                os._exit(1)
+        os.close(writer)
+        pipes.append(os.fdopen(reader, "rb"))
+        children.append(child)
+    said = []
+    for pipe in pipes:
+        with pipe:
+            said.append(pipe.read())
+    assert [os.waitpid(child, 0)[1] for child in children] == [0] * 4
+    words = [text[i : i + 8] for text in said for i in range(0, 80_000, 8)]
+    assert len(words) == len(set(words)) == 40_000
+    assert len({text[80_000:] for text in said}) == 4, "forked workers release the same noise"
+    assert curator.ledger.verify().spent == curator.ledger.spent() == 5 * UNITS // 100
+
+
+# -- more of the kind: restored ledgers, swapped data, clocks ----------------------------------------------------------
+
+
+def test_a_restored_old_ledger_is_refused_and_receipts_find_two_restored_files(tmp_path: Path) -> None:
+    path = tmp_path / "l"
+    curator = dd.Curator(plain(), Budget(epsilon=1), path)
+    curator.ask("x", epsilon="1/4")
+    curator.ledger.close()
+    for name in ("l", "l.lock"):
+        shutil.copy(tmp_path / name, tmp_path / f"{name}.old")
+    curator = dd.Curator(plain(), Budget(epsilon=1), path)
+    curator.ask("x", epsilon="1/4")
+    receipt = curator.ledger.charge(amount=1, analyst="a", request_id="kept", what="q").receipt
+    curator.ledger.close()
+    newest = path.read_bytes()
+    shutil.copy(tmp_path / "l.old", path)
+    with pytest.raises(LedgerCorrupt, match="older"):
+        dd.Curator(plain(), Budget(epsilon=1), path)
+    shutil.copy(tmp_path / "l.lock.old", tmp_path / "l.lock")  # both files: only a receipt can tell
+    restored = dd.Curator(plain(), Budget(epsilon=1), path)
+    with pytest.raises(LedgerCorrupt, match="receipt"):
+        restored.ledger.verify(receipt)
+    assert newest != path.read_bytes()
+
+
+def test_a_swapped_data_file_is_refused_by_an_open_table_and_another_name_is_another_population(tmp_path: Path) -> None:
+    """The population is the path (docs/privacy.md): a symlink is another name, so the ledger refuses to serve it.
+
+    What stands behind one path is the operator's to keep. A file swapped under an open table for one of another length
+    is a fault, charged and never answered.
+    """
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    path, link = tmp_path / "survey.parquet", tmp_path / "alias.parquet"
+    pq.write_table(pa.table({"x": [1.0] * 10, "ill": [True] * 10}), path)
+    link.symlink_to(path)
+    curator = dd.Curator(dd.Table(path, SCHEMA), Budget(epsilon=1), tmp_path / "l")
+    curator.ask("x", epsilon="1/4")
+    with pytest.raises(Refused, match="lifetime of its data"):
+        dd.Curator(dd.Table(link, SCHEMA), Budget(epsilon=1), tmp_path / "l")
+    other = tmp_path / "other.parquet"
+    pq.write_table(pa.table({"x": [9.0] * 7, "ill": [True] * 7}), other)
+    os.replace(other, path)
+    with pytest.raises(AnswerLost):
+        curator.ask("x", epsilon="1/4")
+    assert curator.left == 0.5
+
+
+def test_clocks_that_jump_decide_nothing(tmp_path: Path) -> None:
+    from datetime import UTC, datetime, timedelta
+
+    chance = random.Random(4)
+    start = datetime(2026, 1, 1, tzinfo=UTC)
+
+    def clock() -> datetime:
+        return start + timedelta(days=chance.uniform(-300_000, 300_000))
+
+    with SqliteLedger.open(tmp_path / "l", Budget(epsilon=Fraction(30, UNITS)), clock=clock) as ledger:
+        for number in range(30):
+            ledger.charge(amount=1, analyst="a", request_id=str(number), what="q")
+        with pytest.raises(BudgetSpent):
+            ledger.charge(amount=1, analyst="a", request_id="more", what="q")
+        assert ledger.verify().spent == 30

@@ -1,0 +1,152 @@
+"""Attacks found in a second review, kept: scores from outside whose stated sensitivity was not the true one."""
+
+# ruff: noqa: ARG - stand-ins keep the signatures of what they stand for
+
+import numpy as np
+import pytest
+
+import dodona as dd
+from dodona.concepts.finite import Finite
+from dodona.concepts.grid import Grid
+from dodona.concepts.misfit import Misfit
+from dodona.concepts.packed import packed
+from dodona.concepts.trees import Trees
+from dodona.concepts.wire import class_to_json
+from dodona.errors import BadQuery
+from dodona.query.expr import Column
+from dodona.query.statistic import Stack, as_expr, as_query
+from dodona.release.database_scores import Databases, Misfits
+from dodona.release.mixed import Shifted
+from dodona.server.prices import Prices
+from dodona.server.values import candidates_of
+from dodona.testing.oracles import seeded_curator
+from dodona.trust.scores import ballot_for
+
+SCHEMA = dd.Schema({"income": dd.Real(0, 1e6), "sign": dd.Integer(-1, 1, missing=0), "ill": dd.Flag(missing=False)})
+
+
+def table(sick=0, rows=100, **options):
+    ill = np.arange(rows) < sick
+    sign = np.where(ill, 1, -1)
+    return dd.Table({"income": 1e6 * ill, "sign": sign, "ill": ill}, SCHEMA, **options)
+
+
+def scores(kind, **body):
+    return {kind: body}
+
+
+def one_count(column):
+    return scores("misfits", **{"class": class_to_json(Finite((Column(column),))), "estimates": packed(np.array([0]))})
+
+
+@pytest.mark.parametrize("column", ["income", "sign"])
+def test_a_class_of_numbers_is_no_class_of_conditions(column):
+    """The sum of a number moves by its range; scores over it promised 1."""
+    oracle = dd.Curator(table(), dd.Budget(epsilon=1))
+    for stated in (
+        candidates_of(one_count(column), oracle),
+        Databases(Finite((Column(column),)), np.zeros((2, 1), dtype=np.bool_), 1, 100),
+    ):
+        with pytest.raises(BadQuery, match="condition"):
+            oracle.select(stated, epsilon=1)
+    assert oracle.left == 1
+
+
+def test_scores_follow_from_counts_alone():
+    """Whatever a kind says of itself: a total to which a row adds more than 1 is refused before any charge."""
+
+    class Numbers(Misfits):
+        def statistics(self, schema):
+            return Stack((as_query("income"),))
+
+    oracle = dd.Curator(table(), dd.Budget(epsilon=1))
+    with pytest.raises(BadQuery, match="counts"):
+        oracle.select(Numbers(Finite((Column("ill"),)), np.array([0])), epsilon=1)
+    assert oracle.left == 1
+
+
+HUGE = [2**63 - 1, -(2**63), -(2**63) + 1, 2**62, -(2**61) + 1]
+
+
+@pytest.mark.parametrize("number", HUGE)
+def test_no_public_number_takes_a_score_out_of_its_64_bits(number):
+    """One row more made a score wrap around, or the choice fail where it did not without the row."""
+    oracle = dd.Curator(table(), dd.Budget(epsilon=1))
+    far, zeros = packed(np.array([number])), packed(np.array([0]))
+    ill = class_to_json(Finite((Column("ill"),)))
+    marginal = {"columns": ["ill"], "edges": {}, "supports": [[0]]}
+    for attack in (
+        scores("misfits", **{"class": ill, "estimates": far}),
+        scores("shifted", of=one_count("ill"), offsets=far),
+        scores("misfit", **marginal, expected=packed(np.array([0, number])), penalties=zeros),
+        scores("misfit", **marginal, expected=packed(np.array([0, 0])), penalties=far),
+    ):
+        with pytest.raises(BadQuery, match="sizes that sum"):
+            candidates_of(attack, oracle)
+
+
+def test_one_total_is_not_stretched_over_many_public_numbers():
+    """A thousand offsets beside one count made a row count a thousand times; now there is no such score."""
+    schema = dd.Schema({"age": dd.Real(0, 100, missing=0.0)})
+    grid = Grid.of(schema, ["age"], {"age": [0.0, 100.0]})
+    whole = Misfit(grid, ((0,),), np.array([0]), np.array([0]))
+    people = dd.Table({"age": np.full(100, 5.0)}, schema, neighbours="add-remove", rows=100)
+    ballot = ballot_for(Shifted(whole, np.zeros(1000, dtype=np.int64)), people)
+    totals = people.engine.totals(ballot.plan.program)
+    with pytest.raises(BadQuery, match="one public number for each total"):
+        ballot.tally(totals)
+    with pytest.raises(BadQuery, match="one public number for each total"):
+        Misfits(Finite((Column("ill"),)), np.array([0, 0])).tally(SCHEMA, np.array([3]))
+
+
+def test_a_score_that_is_fine_is_still_chosen():
+    oracle = seeded_curator(table(60), dd.Budget(epsilon=1000), 1)
+    assert oracle.select(candidates_of(one_count("ill"), oracle), epsilon=900).index == 0
+
+
+def test_a_small_part_of_a_huge_class_is_refused_before_it_is_listed():
+    columns = tuple(f"b{i}" for i in range(9))
+    schema = dd.Schema({name: dd.Flag(missing=False) for name in columns})
+    oracle = dd.Curator(dd.Table({name: np.zeros(4, dtype=bool) for name in columns}, schema), dd.Budget(epsilon=1))
+    part = {"kind": "Subset", "whole": class_to_json(Trees(columns, 4)), "kept": [0], "because": "some"}
+    attack = scores("agreement", **{"class": part, "target": as_expr("b0").to_json()})
+    with pytest.raises(BadQuery, match="subset"):
+        candidates_of(attack, oracle)
+
+
+def test_a_stated_number_of_rows_bounds_no_score():
+    """With 10 rows stated and many more there, scores on the common grid left 64 bits."""
+    people = table(neighbours="add-remove", rows=10)
+    ballot = ballot_for(Stack((as_query("income"), as_query("income * 1e-6"))), people)
+    few, many = (ballot.tally(np.array([steps, 5])) for steps in (2**20, 2**50))
+    assert few.tolist() == [2**39, 5]
+    assert many.tolist() == [2**60, 5]  # 2^69 on this grid
+
+
+def test_quotes_are_not_shared_between_analysts():
+    """A price that comes at once told an analyst that another had asked the same."""
+    made = []
+
+    class Quote:
+        scope = None
+
+        def at(self, budget, left):
+            return "price"
+
+    class Data:
+        name, config, book = "data", type("C", (), {"budget": None}), type("B", (), {"left_to": lambda *_: 1})()
+
+        def quotable(self):
+            return True
+
+        def know(self, key):
+            pass
+
+        def quote(self, key, request):
+            made.append(key.analyst)
+            return Quote()
+
+    prices, data = Prices(), Data()
+    for analyst in ("ann", "bob", "ann"):
+        prices.make(type("K", (), {"analyst": analyst})(), data, b"{}", lambda raw, data: None)
+    assert made == ["ann", "bob"]

@@ -1,0 +1,201 @@
+"""Twin tests (HOSTILE 5.5, M6): neighbouring tables behind one oracle look alike, whatever is asked of them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
+
+import dodona as dd
+from dodona.engines.memory import MemoryEngine
+from dodona.errors import AnswerLost, DodonaError
+from dodona.query.reach import Reach
+from dodona.query.schema import Schema
+from dodona.testing.engines import arrays, arrow_table
+from dodona.testing.oracles import SCHEMA
+from dodona.testing.strategies import RawColumn, random_query, random_schema, raw_column
+from dodona.testing.twins import Twins
+
+FEW = 2_000
+MANY = 100_000
+REQUESTS, PAIRS = 8, 4
+KINDS = st.sampled_from(["ask", "ask", "ask", "price", "select"])
+BUDGETS = (dd.Budget(epsilon=1000), dd.Budget(epsilon=1000, delta=1e-6), dd.Budget(rho=1000))
+EFFORTS: tuple[dict[str, Any], ...] = ({"share": 0.001}, {"epsilon": "1/7"}, {"tolerance": 0.5})
+
+
+def _without(columns: Mapping[str, RawColumn], dropped: int) -> dict[str, RawColumn]:
+    return {
+        name: RawColumn(c.physical, [v for i, v in enumerate(c.values) if i != dropped]) for name, c in columns.items()
+    }
+
+
+def _table(columns: Mapping[str, RawColumn], schema: Schema, neighbours: str, file: Path | None) -> dd.Table:
+    public = {"neighbours": neighbours, "rows": 10 if neighbours == "add-remove" else None, "name": "t"}
+    if file is None:
+        return dd.Table(arrays(columns), schema, population="twins", **public)
+    pq.write_table(arrow_table(columns), file)
+    return dd.Table(file, schema, population="twins", **public)
+
+
+def _run(examples: int, folder: Path | None = None) -> int:
+    """How many requests were compared: each example is one schema, several requests, several pairs of tables."""
+    compared = 0
+
+    @settings(
+        max_examples=examples // (REQUESTS * PAIRS) + 1,
+        deadline=None,
+        database=None,
+        suppress_health_check=list(HealthCheck),
+        phases=[Phase.generate],
+    )
+    @given(st.data())
+    def alike(data: st.DataObject) -> None:
+        nonlocal compared
+        schema = data.draw(random_schema())
+        neighbours = data.draw(st.sampled_from(["replace", "add-remove"]))
+        budget = data.draw(st.sampled_from(BUDGETS))
+        rows = data.draw(st.sampled_from([PAIRS + 1, PAIRS + 2, 12]))
+        columns = {name: data.draw(raw_column(column, rows)) for name, column in schema.items()}
+        requests = [
+            (data.draw(KINDS), data.draw(random_query(schema)), data.draw(st.sampled_from(EFFORTS)))
+            for _ in range(REQUESTS)
+        ]
+        for pair in range(PAIRS):
+            # replace: each twin lacks another row; add-remove: one lacks a row that the other has
+            dropped = (pair, rows - 1 if neighbours == "replace" else rows)
+            files = [None if folder is None else folder / f"{i}.parquet" for i in range(2)]
+            tables = [
+                _table(_without(columns, row), schema, neighbours, file)
+                for row, file in zip(dropped, files, strict=True)
+            ]
+            twins = Twins(tables[0], tables[1], budget)
+            for kind, query, effort in requests:
+                try:
+                    getattr(twins, kind)(query, **effort)
+                except AnswerLost:
+                    raise AssertionError(f"{query} was charged and failed") from None
+                except DodonaError:
+                    pass  # a refusal, and the same one for both
+            compared += twins.requests
+
+    alike()
+    return compared
+
+
+def test_m06_two_thousand_twins_in_memory() -> None:
+    assert _run(FEW) >= FEW
+
+
+def test_m06_twins_in_files(tmp_path: Path) -> None:
+    assert _run(64, tmp_path) >= 64
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("place", ["memory", "files"])
+def test_m06_a_hundred_thousand_twins(place: str, tmp_path: Path) -> None:
+    assert _run(MANY, None if place == "memory" else tmp_path) >= MANY
+
+
+def _people(changed: Mapping[str, Any] | None, rows: int = 400) -> dd.Table:
+    rng = np.random.default_rng(5)
+    columns: dict[str, Any] = {
+        "age": rng.integers(0, 100, rows).astype(float),
+        "sex": np.array(["Female", "Male"], dtype=object)[rng.integers(0, 2, rows)],
+        "smoker": (rng.random(rows) < 0.3).astype(float),
+        "income": rng.gamma(2.0, 120.0, rows),
+    }
+    for name, value in (changed or {}).items():
+        columns[name][3] = value
+    return dd.Table(columns, SCHEMA, name="people", population="people")
+
+
+STRANGE = {
+    "extreme": {"age": 99, "income": 1e308, "smoker": 1.0},
+    "missing": {"age": np.nan, "sex": None, "smoker": np.nan, "income": np.nan},
+    "foreign": {"age": -(2.0**63), "sex": "'); DROP TABLE people; --", "smoker": 7.0, "income": -np.inf},
+}
+
+
+@pytest.mark.parametrize("strange", STRANGE)
+@pytest.mark.parametrize("budget", BUDGETS[:2], ids=["pure", "concentrated"])
+def test_whole_algorithms_on_twins(strange: str, budget: dd.Budget) -> None:
+    """Every learner is a client of an oracle, so it runs on twins as it is: one run checks each of its requests."""
+    from dodona import release
+    from dodona.learn import PCA, GaussianNB, KMeans, LogisticRegression
+
+    numbers = ("age", "income")
+    for fit in (
+        lambda oracle: KMeans(n_clusters=2, max_iter=2, random_state=0).fit(oracle.select_columns(*numbers)),
+        lambda oracle: PCA(n_components=1).fit(oracle.select_columns(*numbers)),
+        lambda oracle: GaussianNB().fit(oracle.select_columns(*numbers, "smoker"), "smoker"),
+        lambda oracle: LogisticRegression(max_iter=3).fit(oracle.select_columns(*numbers, "smoker"), "smoker"),
+        lambda oracle: release.conjunctions(oracle, width=2, columns=("sex", "smoker"), share=0.01),
+        lambda oracle: release.intervals(oracle, "income", bits=6, share=0.01),
+        lambda oracle: oracle.sql("SELECT sex, COUNT(*), AVG(income) FROM people GROUP BY sex", share=0.01),
+    ):
+        twins = Twins(_people(None), _people(STRANGE[strange]), budget)
+        fit(twins)
+        assert twins.requests >= 1
+
+
+def test_public_columns_stay_and_only_their_atoms_pay() -> None:
+    schema = Schema({"town": dd.Category("a", "b", public=True), "ill": dd.Flag()})
+    towns = np.array(["a", "b"] * 20, dtype=object)
+    tables = [dd.Table({"town": towns, "ill": np.arange(40) % 3 == k}, schema, population="t") for k in (0, 0)]
+    tables[1] = dd.Table({"town": towns, "ill": np.r_[False, np.arange(1, 40) % 3 == 0]}, schema, population="t")
+    twins = Twins(tables[0], tables[1], dd.Budget(epsilon=1))
+    twins.ask("ill AND town = 'a'", epsilon="1/10")
+    twins.sql("SELECT town, COUNT(*) FROM data WHERE ill GROUP BY town", epsilon="1/10")
+
+
+# -- the harness itself is tested on broken copies ---------------------------------------------------------------------
+
+
+def test_a_sensitivity_that_is_too_small_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Reach, "parted", lambda self: Reach(self.size, self.change))
+    twins = Twins(_people(None), _people({"sex": "Female"}), BUDGETS[0])
+    twins.sql("SELECT COUNT(*) FROM people WHERE smoker", share=0.01)
+    other = Twins(_people({"sex": "Male"}), _people({"sex": "Female"}), BUDGETS[0])
+    with pytest.raises(AssertionError, match="one row moves"):
+        other.sql("SELECT sex, COUNT(*) FROM people GROUP BY sex", share=0.01)
+
+
+@pytest.mark.parametrize("leak", ["error", "price", "order", "shape"])
+def test_what_tells_of_a_row_is_caught(leak: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    real = MemoryEngine.totals
+
+    def leaking(self: MemoryEngine, program: Any) -> Any:
+        totals = real(self, program)
+        rich = bool(self._columns["income"][0][3] == 1000)
+        if leak == "error" and rich:
+            raise ZeroDivisionError
+        return totals.astype(object) if leak == "shape" and rich else totals
+
+    monkeypatch.setattr(MemoryEngine, "totals", leaking)
+    twins = Twins(_people(None), _people({"income": 1e9}), BUDGETS[0])
+    second = twins._twins[1].curator
+    if leak == "price":
+        second._budget = dd.Budget(epsilon=999)
+    if leak == "order":
+        charged = second._charged
+
+        def reads_first(*arguments: Any) -> Any:
+            second._table.engine.totals(arguments[1].program)
+            return charged(*arguments)
+
+        monkeypatch.setattr(second, "_charged", reads_first)
+    with pytest.raises(AssertionError):
+        twins.price("income", share=0.01) if leak == "price" else twins.ask("income", share=0.01)
+
+
+def test_the_folder_is_left_clean(tmp_path: Path) -> None:
+    _run(1, tmp_path)
+    assert sorted(os.listdir(tmp_path)) == ["0.parquet", "1.parquet"]
