@@ -11,7 +11,7 @@ setup: $(VENV)/.installed
 $(VENV)/.installed: pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Dodona needs Python 3.11 or newer; set PYTHON=..."; exit 1; }
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[arrow,learn,plot,postgres,spark,server,test,lint]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[arrow,learn,plot,postgres,spark,server,test,lint,docs]'
 	@touch $@
 
 # What tests need beside Python packages. On Debian, as root, what is missing is installed; elsewhere it is named.
@@ -36,8 +36,8 @@ test-all: setup
 	$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup tests
 
 lint: setup
-	$(BIN)/ruff check src tests benchmarks
-	$(BIN)/ruff format --check src tests benchmarks
+	$(BIN)/ruff check src tests benchmarks examples docs/tools
+	$(BIN)/ruff format --check src tests benchmarks examples docs/tools
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 

@@ -1,6 +1,6 @@
 """Attacks found in a second review, kept: scores from outside whose stated sensitivity was not the true one."""
 
-# ruff: noqa: ARG - stand-ins keep the signatures of what they stand for
+# ruff: noqa: ARG002, ARG005 - stand-ins keep the signatures of what they stand for
 
 import numpy as np
 import pytest
@@ -12,7 +12,8 @@ from dodona.concepts.misfit import Misfit
 from dodona.concepts.packed import packed
 from dodona.concepts.trees import Trees
 from dodona.concepts.wire import class_to_json
-from dodona.errors import BadQuery
+from dodona.errors import BadQuery, DodonaError
+from dodona.privacy.open import open_ledger, shown
 from dodona.query.expr import Column
 from dodona.query.statistic import Stack, as_expr, as_query
 from dodona.release.database_scores import Databases, Misfits
@@ -23,6 +24,8 @@ from dodona.testing.oracles import seeded_curator
 from dodona.trust.scores import ballot_for
 
 SCHEMA = dd.Schema({"income": dd.Real(0, 1e6), "sign": dd.Integer(-1, 1, missing=0), "ill": dd.Flag(missing=False)})
+
+LEDGER = {"budget": dd.Budget(epsilon=1), "atoms": 1, "neighbours": "replace", "population": "people"}
 
 
 def table(sick=0, rows=100, **options):
@@ -150,3 +153,14 @@ def test_quotes_are_not_shared_between_analysts():
     for analyst in ("ann", "bob", "ann"):
         prices.make(type("K", (), {"analyst": analyst})(), data, b"{}", lambda raw, data: None)
     assert made == ["ann", "bob"]
+
+
+@pytest.mark.parametrize("place", ["postgresql://ann:sec#ret@127.0.0.1:1/db#people", "postgresql://ann:sec#ret@h"])
+def test_a_password_that_splits_an_address_is_not_shown(place):
+    """A # inside a password made the rest of it the table's name, which messages show."""
+    for opening in (lambda: dd.Table(place, SCHEMA), lambda: open_ledger(place, **LEDGER)):
+        with pytest.raises(DodonaError) as refusal:
+            opening()
+        assert "sec" not in str(refusal.value)
+        assert "ret" not in str(refusal.value)
+    assert shown(place) == "postgresql://"

@@ -216,7 +216,11 @@ def test_a_unit_in_the_file(tmp_path):
     from dodona.errors import BadSchema
 
     file = tmp_path / "visits.toml"
-    lines = 'data = "v.parquet"\nneighbours = "add-remove"\n{unit}\n[budget]\nepsilon = 1\n[columns]\nw = {{ type = "flag" }}\n'
+    head, tail = (
+        'data = "v.parquet"\nneighbours = "add-remove"\n',
+        '\n[budget]\nepsilon = 1\n[columns]\nw = {{ type = "flag" }}\n',
+    )
+    lines = head + "{unit}" + tail
     file.write_text(lines.format(unit='unit = { column = "p", max_rows = 4, group = ["w"], max_rows_per_group = 2 }'))
     unit = Config.read(file).unit
     assert unit is not None

@@ -114,7 +114,8 @@ class DuckDBEngine:
         """The statements for a table of ordinary length; a very long one sums in wider integers."""
         compiled = None if _long(program) else Compiled(program, self._dialect, *self._from)
         if compiled is None or compiled.levels > DEEPEST:
-            return f"duckdb: one pass, in batches of {BATCH} rows into memory kernels\n{self._columns_statement(program)};"
+            words = f"duckdb: one pass, in batches of {BATCH} rows into memory kernels"
+            return f"{words}\n{self._columns_statement(program)};"
         statements = compiled.statements(dict.fromkeys(range(len(program.blocks)), True))
         listed = "\n".join(f"{statement.text};" for statement in statements)
         return f"duckdb: {len(statements)} statement(s), each one pass\n{listed}"

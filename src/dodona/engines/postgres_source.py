@@ -55,6 +55,8 @@ class Source:
 def split(source: str) -> tuple[str, str]:
     """The address libpq reads, and the table."""
     address, _, table = source.partition("#")
+    if "@" in table:  # not shown: this may be the rest of a password
+        raise BadTable("in an address, write # in a password as %23, and @ in a table's name as %40.")
     if not table:
         raise BadTable(
             f"the source must name its table: postgresql://host/database#schema.table. Got {shown(source)!r}."
@@ -65,6 +67,8 @@ def split(source: str) -> tuple[str, str]:
 def shown(source: str) -> str:
     """The address without user, password and settings: public, and the same for everyone who reads this table."""
     address, sign, fragment = source.partition("#")
+    if "@" in fragment:
+        return "postgresql://"  # ``split`` refuses it
     parts = urlsplit(address)
     hosts = parts.netloc.rpartition("@")[2].lower() or "localhost"
     listed = ",".join(host.removesuffix(":5432") for host in hosts.split(","))

@@ -9,6 +9,7 @@ The code travels with the job (``shipped``), so workers need NumPy and PyArrow, 
 from __future__ import annotations
 
 import sys
+import warnings
 from collections.abc import Callable, Iterator
 from threading import Lock
 from typing import Any
@@ -69,10 +70,9 @@ def shipped(frame: Any, task: Work) -> Any:
     from pyspark import cloudpickle
 
     whole = sys.modules["dodona"]
-
     register: Any = cloudpickle
-
-    with _pickling:
+    with _pickling, warnings.catch_warnings():
+        warnings.simplefilter("ignore", FutureWarning)  # of pandas' version: only Arrow is used here
         register.register_pickle_by_value(whole)
         try:
             return frame.mapInArrow(task, LINES)

@@ -48,6 +48,8 @@ def shown(place: Place) -> str:
     if not is_address(place):
         return Path(place).name
     parts = urlsplit(str(place))
+    if "@" in parts.fragment:
+        return "postgresql://"  # the store refuses it: a # in a password
     return f"postgresql://{parts.netloc.rpartition('@')[2]}{parts.path}#{parts.fragment}".rstrip("#")
 
 

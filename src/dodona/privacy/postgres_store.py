@@ -62,6 +62,8 @@ SCHEMA = (
 def split(url: str) -> tuple[str, str]:
     """The address libpq reads, and the ledger's name."""
     address, _, fragment = url.partition("#")
+    if "@" in fragment:  # not shown: this may be the rest of a password
+        raise Unsupported("in an address, write # in a password as %23, and @ in a ledger's name as %40.")
     name = unquote(fragment) or DEFAULT_NAME
     if not 1 <= len(name.encode(errors="replace")) <= 63 or name.startswith("pg_") or not name.isprintable():
         raise Unsupported("a ledger's name, after #, must be 1 to 63 bytes and not begin with pg_. This one is not.")

@@ -114,7 +114,7 @@ class Dataset:
             "name": self.name,
             "schema": self.table.schema.describe(),
             "rows": self.table.public_rows,
-            "neighbours": self.table.neighbours + (f", public columns fixed: {', '.join(public)}" if public else ""),
+            "neighbours": self.table.promise + (f", public columns fixed: {', '.join(public)}" if public else ""),
             "unit": budget.unit,
             "budget": {**budget.as_dict(), "total": float(budget.total)},
             "left": float(budget.amount(left)),

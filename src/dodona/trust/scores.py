@@ -69,8 +69,10 @@ def _on_one_grid(plan: Plan, totals: NDArray[Any], finest: float) -> NDArray[Any
     """Clipped to 60 bits, which moves no two tables apart: a stated number of rows is no bound on the true one, and a
     score that wrapped around would move by more than its sensitivity."""
     factors = (plan.units / finest).astype(np.int64)
+    if np.all(factors == 1):
+        return totals
     room = 2**60 // factors
-    return np.clip(totals, -room, room).astype(np.int64) * factors
+    return np.asarray(np.clip(totals, -room, room).astype(np.int64) * factors)
 
 
 def chooser_for(ballot: Ballot, effort: Effort, budget: Budget, rows: int | None, mechanism: str) -> Chooser:

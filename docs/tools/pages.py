@@ -1,0 +1,154 @@
+"""Makes the pages that are made of data: the map, the gallery, the benchmarks.
+
+``python docs/tools/pages.py`` writes docs/map.md from docs/map.toml, docs/gallery.md from the scripts in
+examples/gallery and docs/benchmarks.md from benchmarks/results; ``--check`` only says which are out of date.
+"""
+
+from __future__ import annotations
+
+import ast
+import json
+import sys
+import tomllib
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[2]
+DOCS = ROOT / "docs"
+MADE = "<!-- Made by docs/tools/pages.py from {}; edit that, not this. -->\n\n"
+
+
+def map_page() -> str:
+    """The map: one table for each paper."""
+    data = tomllib.loads((DOCS / "map.toml").read_text(encoding="utf-8"))
+    text = "---\nhide: [toc]\n---\n\n" + MADE.format("map.toml")
+    text += (
+        "# The map: from the papers to the code\n\n"
+        "Every numbered statement and every algorithm of the five papers, the code that came of it, the test that "
+        "checks it, and the [mistake](errata.md) if we mended one. Code is inside the package `dodona`, tests inside "
+        "`tests`. A test fails if a name here is dead or an algorithm of ours is missing.\n"
+    )
+    for key, title in data["papers"].items():
+        statements = data["statements"][key]
+        head = "ours" if key == "beyond" else "statement"
+        text += f"\n## {title if key == 'beyond' else f'{key}: {title}'}\n\n"
+        text += f"| {head} | says | code | checked by | mended |\n|---|---|---|---|---|\n"
+        for entry in statements:
+            code = " ".join(f"`{name}`" for name in entry.get("code", ()))
+            if "not_code" in entry:
+                code = f"*not code: {entry['not_code']}*"
+            tests = "<br>".join(_test_link(test) for test in entry.get("tests", ()))
+            errata = ", ".join(f"[{number}](errata.md#e{number})" for number in entry.get("errata", ()))
+            text += f"| {_cell(entry['name'])} | {_cell(entry['what'])} | {code} | {tests} | {errata} |\n"
+    return text
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|")
+
+
+def _test_link(test: str) -> str:
+    """``file::test_name`` as its name, in words, with the file after it."""
+    file, _, name = test.partition("::")
+    return f"{name.removeprefix('test_').replace('_', ' ')} (`{file}`)"
+
+
+def gallery_page() -> str:
+    """The gallery: each script's picture, what it shows, and the script."""
+    text = MADE.format("examples/gallery") + (
+        "# Gallery\n\n"
+        "Short scripts, each on data that comes with a package or on the made-up survey. "
+        "`python examples/gallery/NAME.py` draws one picture, `make gallery` all of them. Their noise is seeded, which "
+        "only tests and pictures may do: with real data there is no seed.\n"
+    )
+    for file in scripts():
+        source = file.read_text(encoding="utf-8")
+        title, _, rest = (ast.get_docstring(ast.parse(source)) or "").partition("\n")
+        text += f"\n## {title.rstrip('.')}\n\n![{title.rstrip('.')}](gallery/{file.stem}.png)\n\n"
+        text += f"{' '.join(rest.split())}\n\n" if rest.strip() else ""
+        body = source.partition('"""\n\n')[2]
+        text += f'??? example "examples/gallery/{file.name}"\n\n    ```py\n'
+        text += "".join(f"    {line}".rstrip() + "\n" for line in body.rstrip().splitlines()) + "    ```\n"
+    return text
+
+
+def scripts() -> list[Path]:
+    """The gallery's scripts, in order of name."""
+    return sorted(file for file in (ROOT / "examples" / "gallery").glob("*.py") if not file.stem.startswith("_"))
+
+
+def benchmark_page() -> str:
+    """One section for each result file: where and how it was run, its plot, its rows."""
+    text = MADE.format("benchmarks/results") + (
+        "# Benchmarks\n\n"
+        "`make bench` runs everything and writes one JSON file for each benchmark; `python -m benchmarks NAME` runs "
+        "one. `make bench-quick` runs each at a size of seconds: it keeps them alive, its numbers mean nothing. "
+        "This page is made from the files in `benchmarks/results`, so what is not here was not run.\n"
+    )
+    for file in sorted((ROOT / "benchmarks" / "results").glob("*.json")):
+        text += _benchmark(json.loads(file.read_text(encoding="utf-8")), file.stem)
+    return text
+
+
+def _benchmark(result: dict[str, Any], name: str) -> str:
+    text = f"\n## {name}\n\n{result['about']}\n\n"
+    text += f"*{result['when']}, {result['machine']}, {result['seconds']:.0f} s*\n\n"
+    for plot in result.get("plots", ()):
+        if (DOCS / "figures" / plot).exists():
+            text += f"![{name}](figures/{plot})\n\n"
+    for rows in _tables(result["rows"]):
+        text += _table(rows) + "\n"
+    if not result["rows"]:
+        text += f"```text\n{result['text'].strip()}\n```\n"
+    return text
+
+
+def _tables(rows: list[dict[str, Any]]) -> Iterable[list[dict[str, Any]]]:
+    """Neighbouring rows with the same columns make one table."""
+    group: list[dict[str, Any]] = []
+    for row in rows:
+        if group and list(group[0]) != list(row):
+            yield group
+            group = []
+        group.append(row)
+    if group:
+        yield group
+
+
+def _table(rows: list[dict[str, Any]]) -> str:
+    head = list(rows[0])
+    lines = [head, ["---"] * len(head), *([_shown(row[key]) for key in head] for row in rows)]
+    return "".join(f"| {' | '.join(map(str, line))} |\n" for line in lines)
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, bool) or value is None:
+        return {True: "yes", False: "**no**", None: ""}[value]
+    if isinstance(value, int):
+        return f"{value:,}"
+    if isinstance(value, float):
+        return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"
+    return _cell(str(value))
+
+
+PAGES = {"map.md": map_page, "gallery.md": gallery_page, "benchmarks.md": benchmark_page}
+
+
+def main(arguments: list[str]) -> int:
+    """Write every page, or with ``--check`` say which differ."""
+    stale = []
+    for name, make in PAGES.items():
+        file, text = DOCS / name, make()
+        if not file.exists() or file.read_text(encoding="utf-8") != text:
+            stale.append(name)
+            if "--check" not in arguments:
+                file.write_text(text, encoding="utf-8")
+    if "--check" in arguments and stale:
+        print(f"out of date: {', '.join(stale)}. Run python docs/tools/pages.py.", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
