@@ -6,13 +6,14 @@ import numpy as np
 import pytest
 
 import dodona as dd
+from dodona import release
 from dodona.concepts.finite import Finite
 from dodona.concepts.grid import Grid
 from dodona.concepts.misfit import Misfit
 from dodona.concepts.packed import packed
 from dodona.concepts.trees import Trees
 from dodona.concepts.wire import class_to_json
-from dodona.errors import BadQuery, DodonaError
+from dodona.errors import BadQuery, DodonaError, Unsupported
 from dodona.privacy.open import open_ledger, shown
 from dodona.query.expr import Column
 from dodona.query.statistic import Stack, as_expr, as_query
@@ -164,3 +165,15 @@ def test_a_password_that_splits_an_address_is_not_shown(place):
         assert "sec" not in str(refusal.value)
         assert "ret" not in str(refusal.value)
     assert shown(place) == "postgresql://"
+
+
+def test_a_free_answer_claims_no_more_than_its_synopsis_does():
+    """Released row by row, attached where a person is protected: the bill said that a person was."""
+    schema, who = dd.Schema({"ill": dd.Flag(missing=False)}), np.arange(400) // 4
+    rows = {"who": who, "ill": who % 3 == 0}
+    plain = {"neighbours": "add-remove", "rows": 400, "name": "people"}
+    by_row = dd.Curator(dd.Table(rows, schema, **plain), dd.Budget(epsilon=2))
+    by_person = dd.Curator(dd.Table(rows, schema, **plain, unit=dd.Unit("who", 4)), dd.Budget(epsilon=2))
+    with pytest.raises(Unsupported, match="promises another thing"):
+        by_person.attach(release.conjunctions(by_row, width=1, share="1/2"))
+    by_person.attach(release.conjunctions(by_person, width=1, share="1/2"))

@@ -128,6 +128,11 @@ class Curator(Oracle):
                 f"a synopsis must be of the same table and columns to be attached: this curator holds {self.name!r}, "
                 f"the synopsis is of {synopsis.name!r}."
             )
+        if self._table.unit is not None and synopsis.header.cost.neighbours != self._neighbours:
+            raise Unsupported(
+                f"answers of this curator protect {self._table.unit}; the synopsis was released under "
+                f"{synopsis.header.cost.neighbours!r}, which promises another thing. Ask the synopsis itself."
+            )
         self._published.append(synopsis)
 
     def answer(self, request: Request) -> Answer:
