@@ -177,3 +177,25 @@ def test_a_free_answer_claims_no_more_than_its_synopsis_does():
     with pytest.raises(Unsupported, match="promises another thing"):
         by_person.attach(release.conjunctions(by_row, width=1, share="1/2"))
     by_person.attach(release.conjunctions(by_person, width=1, share="1/2"))
+
+
+def test_under_add_remove_a_row_that_came_later_changes_no_outcome(tmp_path):
+    """That a question is answered must not tell whether a row was added since the table was opened."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    file, schema = tmp_path / "people.parquet", dd.Schema({"x": dd.Flag(missing=False)})
+
+    def stored(rows: int) -> None:
+        pq.write_table(pa.table({"x": [True] * rows}), file)
+
+    for neighbours in ("add-remove", "replace"):
+        stored(100)
+        table = dd.Table(file, schema, neighbours=neighbours, rows=100 if neighbours == "add-remove" else None)
+        curator = dd.Curator(table, dd.Budget(epsilon=10))
+        stored(101)
+        if neighbours == "add-remove":
+            assert curator.ask("x", epsilon=5).total == pytest.approx(101, abs=20)
+        else:  # the number is public, so that it changed is no secret
+            with pytest.raises(dd.errors.AnswerLost):
+                curator.ask("x", epsilon=5)

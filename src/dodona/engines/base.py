@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
@@ -29,6 +30,29 @@ class Engine(Protocol):
 
     def explain(self, program: Program) -> str:
         """How the program would run here, in words or statements; reads no row."""
+
+
+@dataclass(frozen=True)
+class RowCount:
+    """How many rows there were at opening, and how many a question may find.
+
+    ``public`` (replace neighbours): exactly as many, since everyone knows the number. Otherwise (add-remove) the number
+    is private, so whether a question is answered must not tell that a row came or went: sums are kept exact for twice
+    as many rows and a million more, and only beyond that is the table another one.
+    """
+
+    opened: int
+    public: bool
+
+    @property
+    def most(self) -> int:
+        """The number of rows the exactness of sums is proven for."""
+        return self.opened if self.public else 2 * self.opened + 2**20
+
+    def check(self, counted: int) -> None:
+        """Raises where the table became another one."""
+        if counted != self.opened if self.public else counted > self.most:
+            raise RuntimeError("the table changed")
 
 
 def block_bound(block: Block) -> int:

@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dodona.engines import duckdb_source as sources
-from dodona.engines.base import EXACT_DOUBLE, block_bound, convolved, empty_totals
+from dodona.engines.base import EXACT_DOUBLE, RowCount, block_bound, convolved, empty_totals
 from dodona.engines.columns import require_physical
 from dodona.engines.duckdb_dialect import DuckDBDialect, Physical
 from dodona.engines.kernels import Vector
@@ -54,6 +54,7 @@ class DuckDBEngine:
         delimiter: str | None = None,
         quote: str = '"',
         unit: Unit | None = None,
+        public_rows: bool = True,
     ) -> None:
         self.schema = schema
         self._source = _opened(os.fspath(source), delimiter, quote)
@@ -76,11 +77,11 @@ class DuckDBEngine:
             raise BadTable(
                 f"the source must be readable to its end, its texts in UTF-8. Got {os.fspath(source)!r}."
             ) from None
-        self._rows = int(counted[0])
+        self._count = RowCount(int(counted[0]), public_rows)
 
     def rows(self) -> int:
         """The number of rows."""
-        return self._rows
+        return self._count.opened
 
     def totals(self, program: Program) -> NDArray[Any]:
         """Exact sums, by SQL or by streaming; any fault is one fixed exception."""
@@ -107,7 +108,7 @@ class DuckDBEngine:
                 start += length
         finally:
             ordered.close()
-        if start != self._rows:
+        if start != self._count.opened:
             raise RuntimeError("the table changed")
 
     def explain(self, program: Program) -> str:
@@ -134,16 +135,15 @@ class DuckDBEngine:
     # -- by SQL ----------------------------------------------------------------------------------------------------
 
     def _summed(self, program: Program, compiled: Compiled) -> NDArray[Any]:
-        exact = {i: block_bound(b) * max(self._rows, 1) < EXACT_DOUBLE for i, b in enumerate(program.blocks)}
-        results = [empty_totals(block, self._rows) for block in program.blocks]
+        exact = {i: block_bound(b) * max(self._count.most, 1) < EXACT_DOUBLE for i, b in enumerate(program.blocks)}
+        results = [empty_totals(block, self._count.most) for block in program.blocks]
         cursor = self._cursor()
         for statement in compiled.statements(exact):
             counted = 0
             for row in cursor.execute(statement.text).fetchall():
                 counted += row[0]
                 _place(program, statement, row, results)
-            if counted != self._rows:
-                raise RuntimeError("the table changed")
+            self._count.check(counted)
         return np.concatenate([convolved(block, sums) for block, sums in zip(program.blocks, results, strict=True)])
 
     # -- by streaming ----------------------------------------------------------------------------------------------
@@ -156,7 +156,7 @@ class DuckDBEngine:
         return f"SELECT {', '.join(selected or ['TRUE AS x0'])} FROM {self._from.relation}"
 
     def _streamed(self, program: Program) -> NDArray[Any]:
-        results = [empty_totals(block, self._rows) for block in program.blocks]
+        results = [empty_totals(block, self._count.most) for block in program.blocks]
         counted = 0
         for columns, length in self._batches(program):
             counted += length
@@ -164,8 +164,7 @@ class DuckDBEngine:
             cuts = np.cumsum([len(result) for result in results])[:-1]
             parts = zip(results, np.split(sums, cuts), strict=True)
             results = [result + part.astype(result.dtype) for result, part in parts]
-        if counted != self._rows:
-            raise RuntimeError("the table changed")
+        self._count.check(counted)
         return np.concatenate(results)
 
     def _batches(self, program: Program, connection: Any = None) -> Iterator[tuple[dict[str, Vector], int]]:

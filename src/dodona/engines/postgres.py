@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dodona.engines import postgres_source as sources
-from dodona.engines.base import EXACT_DOUBLE, EXACT_INT64, block_bound, convolved, empty_totals
+from dodona.engines.base import EXACT_DOUBLE, EXACT_INT64, RowCount, block_bound, convolved, empty_totals
 from dodona.engines.columns import require_physical
 from dodona.engines.duckdb_dialect import Physical
 from dodona.engines.kernels import Vector
@@ -59,7 +59,15 @@ class PostgresEngine:
     process has its own, so forks are safe, and as many as it has threads that ask at once.
     """
 
-    def __init__(self, source: str, schema: Schema, *, unit: Unit | None = None, timeout: float = 3600.0) -> None:
+    def __init__(
+        self,
+        source: str,
+        schema: Schema,
+        *,
+        unit: Unit | None = None,
+        public_rows: bool = True,
+        timeout: float = 3600.0,
+    ) -> None:
         self.schema = schema
         self._address = sources.split(source)[0]
         self._begin = _BEGIN.format(timeout=max(1, round(1000 * timeout)))
@@ -71,14 +79,16 @@ class PostgresEngine:
                 raw = sources.found(connection, source)
             finally:
                 connection.close()
+            self.lasting_order = raw.stored and unit is None
             whose = None if unit is None else _whose(unit, raw)
             self._dialect = PostgresDialect(schema, _physical(schema, raw), raw.relation, whose)
             self._from = Bounded(self._dialect.relation, {})
             if unit is not None:
                 self._from = bounded_relation(schema, unit, self._dialect, self._dialect.relation)
-            self._rows = 0
+            self._count = RowCount(0, public_rows)
             with self._snapshot() as session:
-                self._rows = int(session.execute(f"SELECT COUNT(*) FROM {self._from.relation}").fetchone()[0])
+                counted = session.execute(f"SELECT COUNT(*) FROM {self._from.relation}").fetchone()[0]
+            self._count = RowCount(int(counted), public_rows)
         except BadTable:
             raise
         except Exception:
@@ -89,7 +99,7 @@ class PostgresEngine:
 
     def rows(self) -> int:
         """The number of rows."""
-        return self._rows
+        return self._count.opened
 
     def close(self) -> None:
         """Closes this process's idle connections; a later call opens new ones."""
@@ -117,7 +127,7 @@ class PostgresEngine:
                 start += length
         except Exception:
             raise RuntimeError("engine fault") from None
-        if start != self._rows:
+        if start != self._count.opened:
             raise RuntimeError("the table changed")
 
     def explain(self, program: Program) -> str:
@@ -135,7 +145,7 @@ class PostgresEngine:
     def _snapshot(self, ordered: bool = False, sums: int = 0) -> Iterator[Any]:
         """A connection inside a read-only transaction; it is kept for the next call unless anything went wrong."""
         idle = self._idle.setdefault(os.getpid(), [])
-        compiled = self._rows >= COMPILED_ROWS and 0 < sums <= COMPILED_SUMS
+        compiled = self._count.opened >= COMPILED_ROWS and 0 < sums <= COMPILED_SUMS
         settings = _COMPILE if compiled else "; SET LOCAL jit = off"
         while True:
             kept = idle.pop() if idle else None  # one step each, so threads need no lock, which a fork could leave held
@@ -175,16 +185,15 @@ class PostgresEngine:
         return compiled if compiled.levels <= DEEPEST and compiled.widest <= WIDEST else None
 
     def _summed(self, program: Program, compiled: Compiled) -> NDArray[Any]:
-        exact = {i: block_bound(b) * max(self._rows, 1) < EXACT_DOUBLE for i, b in enumerate(program.blocks)}
-        results = [empty_totals(block, self._rows) for block in program.blocks]
+        exact = {i: block_bound(b) * max(self._count.most, 1) < EXACT_DOUBLE for i, b in enumerate(program.blocks)}
+        results = [empty_totals(block, self._count.most) for block in program.blocks]
         with self._snapshot(sums=sum(block.width for block in program.blocks)) as session:
             for statement in compiled.statements(exact):
                 counted = 0
                 for row in session.execute(statement.text):
                     counted += row[0]
                     _place(program, statement, row, results)
-                if counted != self._rows:
-                    raise RuntimeError("the table changed")
+                self._count.check(counted)
         return np.concatenate([convolved(block, sums) for block, sums in zip(program.blocks, results, strict=True)])
 
     # -- by streaming ----------------------------------------------------------------------------------------------
@@ -201,15 +210,14 @@ class PostgresEngine:
         return f"COPY (SELECT {listed} FROM {self._from.relation}) TO STDOUT (FORMAT binary)"
 
     def _streamed(self, program: Program) -> NDArray[Any]:
-        results = [empty_totals(block, self._rows) for block in program.blocks]
+        results = [empty_totals(block, self._count.most) for block in program.blocks]
         cuts = np.cumsum([len(result) for result in results])[:-1]
         counted = 0
         for columns, length in self._batches(program):
             counted += length
             parts = np.split(MemoryEngine(self.schema, columns, length).totals(program), cuts)
             results = [result + part.astype(result.dtype) for result, part in zip(results, parts, strict=True)]
-        if counted != self._rows:
-            raise RuntimeError("the table changed")
+        self._count.check(counted)
         return np.concatenate(results)
 
     def _batches(self, program: Program, ordered: bool = False) -> Iterator[tuple[dict[str, Vector], int]]:

@@ -28,7 +28,8 @@ SESSION = (
     "SET extra_float_digits = 1; SET default_transaction_read_only = on; SET synchronize_seqscans = off"
 )
 _FIND = """
-SELECT c.oid, n.nspname, c.relname FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+SELECT c.oid, n.nspname, c.relname, c.relkind
+FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
 WHERE c.relkind IN ('r', 'v', 'm', 'p', 'f')
 AND ((c.relname = %(name)s AND pg_catalog.pg_table_is_visible(c.oid)) OR n.nspname || '.' || c.relname = %(name)s)
 """
@@ -46,10 +47,14 @@ FROM kinds k JOIN pg_catalog.pg_type t ON t.oid = k.kind WHERE t.typtype <> 'd' 
 
 @dataclass(frozen=True)
 class Source:
-    """``relation``: what stands in FROM, schema and all. ``columns``: name -> where it stands and what it is."""
+    """``relation``: what stands in FROM, schema and all. ``columns``: name -> where it stands and what it is.
+
+    ``stored``: a table or materialised view, whose rows come in the same order while nobody writes to it.
+    """
 
     relation: str
     columns: dict[str, Physical]
+    stored: bool
 
 
 def split(source: str) -> tuple[str, str]:
@@ -94,12 +99,13 @@ def found(connection: Any, source: str) -> Source:
     if len(tables) != 1:
         many = "none of that name can be seen" if not tables else "there are several: name its schema"
         raise BadTable(f"the table must be one table or view of the database. Got {shown(source)!r}; {many}.")
-    ((oid, schema, name),) = tables
+    ((oid, schema, name, kind_of),) = tables
     columns = {
         column: Physical(_WORDS.name(column), *_kind(kind, listed, built_in, modifier))
         for column, kind, listed, built_in, modifier in connection.execute(_COLUMNS, (oid,)).fetchall()
     }
-    return Source(f"{_WORDS.name(schema)}.{_WORDS.name(name)}", columns)
+    stored = kind_of in (b"r", b"m", "r", "m")
+    return Source(f"{_WORDS.name(schema)}.{_WORDS.name(name)}", columns, stored)
 
 
 def _kind(kind: str, listed: bool, built_in: bool, modifier: int) -> tuple[str, str]:

@@ -21,7 +21,7 @@ from uuid import uuid4
 import numpy as np
 from numpy.typing import NDArray
 
-from dodona.engines.base import EXACT_DOUBLE, block_bound, convolved, empty_totals
+from dodona.engines.base import EXACT_DOUBLE, RowCount, block_bound, convolved, empty_totals
 from dodona.engines.columns import require_physical
 from dodona.engines.kernels import Vector
 from dodona.engines.memory import MemoryEngine
@@ -45,7 +45,7 @@ PREFIX = "spark:"
 class SparkEngine:
     """``source``: a DataFrame, classic or Connect, or ``spark:PATH`` of Parquet files."""
 
-    def __init__(self, source: Any, schema: Schema, *, unit: Unit | None = None) -> None:
+    def __init__(self, source: Any, schema: Schema, *, unit: Unit | None = None, public_rows: bool = True) -> None:
         self.schema, self._unit = schema, unit
         frame, self._ordered = _opened(source)
         raw = {} if unit is None else _physical([unit.column], frame)
@@ -60,7 +60,8 @@ class SparkEngine:
         try:
             with self._viewed(self._frame) as view:
                 counting = f"SELECT COUNT(*) FROM {self._from(view).relation}"
-                self._rows = int(self._frame.sparkSession.sql(counting).collect()[0][0])
+                counted = int(self._frame.sparkSession.sql(counting).collect()[0][0])
+                self._count = RowCount(counted, public_rows)
         except Exception:
             raise BadTable("the DataFrame must be readable to its end.") from None
 
@@ -71,7 +72,7 @@ class SparkEngine:
 
     def rows(self) -> int:
         """The number of rows, counted once."""
-        return self._rows
+        return self._count.opened
 
     def totals(self, program: Program) -> NDArray[Any]:
         """Exact sums, in one job; any fault is one fixed exception."""
@@ -98,7 +99,7 @@ class SparkEngine:
             part = MemoryEngine(self.schema, picked(columns, chosen), len(chosen))
             yield from part.reports(program, lambda a, b: np.arange(b - a), respond)
             start += length
-        if start != self._rows:
+        if start != self._count.opened:
             raise RuntimeError("the table changed")
 
     def explain(self, program: Program) -> str:
@@ -142,15 +143,15 @@ class SparkEngine:
         return compiled if fits else None
 
     def _summed(self, program: Program, compiled: SparkCompiled) -> NDArray[Any]:
-        exact = {i: block_bound(b) * max(self._rows, 1) < EXACT_DOUBLE for i, b in enumerate(program.blocks)}
-        results = [empty_totals(block, self._rows) for block in program.blocks]
+        exact = {i: block_bound(b) * max(self._count.most, 1) < EXACT_DOUBLE for i, b in enumerate(program.blocks)}
+        results = [empty_totals(block, self._count.most) for block in program.blocks]
         text, branches = compiled.statement(exact)
         counted = [0] * len(branches)
         for number, rows, cell, sums in self._frame.sparkSession.sql(text).collect():
             counted[number] += rows
             place(program, branches[number], cell, sums, results)
-        if any(count != self._rows for count in counted):
-            raise RuntimeError("the table changed")
+        for count in counted:
+            self._count.check(count)
         return np.concatenate([convolved(block, sums) for block, sums in zip(program.blocks, results, strict=True)])
 
     # -- in Python workers -----------------------------------------------------------------------------------------
@@ -166,16 +167,15 @@ class SparkEngine:
         from pyspark.sql.functions import expr
 
         cleaned = self._frame.sparkSession.sql(self._columns_statement(program, view))
-        lines = shipped(cleaned, work(program, self.schema, self._rows))
-        results = np.concatenate([empty_totals(block, self._rows) for block in program.blocks])
+        lines = shipped(cleaned, work(program, self.schema, self._count.most))
+        results = np.concatenate([empty_totals(block, self._count.most) for block in program.blocks])
         counted = 0
         for at, high, low in lines.groupBy("place").agg(*map(expr, ("sum(high)", "sum(low)"))).collect():
             if at < 0:
                 counted = (high << LOW) + low
             else:
                 results[at] = (high << LOW) + low
-        if counted != self._rows:
-            raise RuntimeError("the table changed")
+        self._count.check(counted)
         return results
 
     def _batches(self, program: Program, ordered: Any) -> Iterator[tuple[dict[str, Vector], int]]:

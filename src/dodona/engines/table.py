@@ -49,7 +49,7 @@ class Table:
         self.schema = schema
         self.neighbours = neighbours
         self.unit = None if unit is None else unit.checked(schema)
-        self.engine, path = _engine(source, schema, self.unit)
+        self.engine, path = _engine(source, schema, self.unit, neighbours == "replace")
         self.name = name or _stem(path)
         # The unit is part of whom a ledger protects: another bound on rows would be another promise.
         self.population = (population or _place(path, self.name)) + ("" if unit is None else f"; {unit}")
@@ -69,25 +69,25 @@ class Table:
         return f"Table({self.name!r}, {len(self.schema)} columns, neighbours={self.neighbours!r})"
 
 
-def _engine(source: Any, schema: Schema, unit: Unit | None) -> tuple[Engine, str]:
+def _engine(source: Any, schema: Schema, unit: Unit | None, public: bool) -> tuple[Engine, str]:
     """The engine for the place where the rows are, and that place's public address."""
     if isinstance(source, str | os.PathLike):
         path = os.fspath(source)
         if path.startswith(("postgresql://", "postgres://")):
             from dodona.engines.postgres import PostgresEngine, address
 
-            return PostgresEngine(path, schema, unit=unit), address(path)
+            return PostgresEngine(path, schema, unit=unit, public_rows=public), address(path)
         if path.startswith("spark:"):
             from dodona.engines.spark import SparkEngine
 
-            return SparkEngine(path, schema, unit=unit), path
+            return SparkEngine(path, schema, unit=unit, public_rows=public), path
         from dodona.engines.duckdb import DuckDBEngine
 
-        return DuckDBEngine(path, schema, unit=unit), path
+        return DuckDBEngine(path, schema, unit=unit, public_rows=public), path
     if type(source).__module__.startswith("pyspark."):
         from dodona.engines.spark import SparkEngine
 
-        return SparkEngine(source, schema, unit=unit), ""
+        return SparkEngine(source, schema, unit=unit, public_rows=public), ""
     from dodona.engines.columns import read_columns
     from dodona.engines.memory import MemoryEngine
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import math
+import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
@@ -21,7 +23,7 @@ from dodona.server.timing import Pacer
 
 Result = TypeVar("Result")
 _SMALL = 16 << 10
-_HEALTH = 2.0
+_HEALTH, _HEALTH_KEPT = 2.0, 1.0
 
 
 class Service:
@@ -33,6 +35,7 @@ class Service:
         self.datasets = Datasets(settings.surveys, settings.ledger)
         self.gate = Gate(self.keys, (settings.rate, 2 * settings.rate))
         self.prices = Prices()
+        self._health = (-math.inf, False)
         self.pacer = Pacer(settings.tick)
         self.running = Running(settings.running)
         self.metrics, self.audit = Metrics(), Audit(settings.audit)
@@ -74,10 +77,15 @@ class Service:
                 return False
             return True
 
+        when, known = self._health
+        if time.monotonic() - when < _HEALTH_KEPT:  # anyone may ask, without a key: looking is not theirs to repeat
+            return known
         try:
-            return await asyncio.wait_for(asyncio.to_thread(check), _HEALTH)
+            known = await asyncio.wait_for(asyncio.to_thread(check), _HEALTH)
         except (TimeoutError, Exception):  # red, whatever it is
-            return False
+            known = False
+        self._health = time.monotonic(), known
+        return known
 
     def close(self) -> None:
         """Finish what is at work, then let everything go."""

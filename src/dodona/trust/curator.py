@@ -213,6 +213,8 @@ class Curator(Oracle):
     def perform(self, request: Request) -> Finding:
         """Price, charge, then run the procedure on the rows."""
         ready = prepared(request.query, self.schema)
+        if not getattr(self._table.engine, "lasting_order", True):
+            raise Unsupported("a procedure reads rows by their place, and these have none that lasts: store them.")
         epsilon = epsilon_of(request.effort, self._budget)
 
         def compute(bill: Bill) -> Finding:

@@ -17,6 +17,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from dodona.engines import spark as spark_engine
+from dodona.engines.base import RowCount
 from dodona.engines.spark import SparkEngine
 from dodona.engines.table import Table
 from dodona.errors import BadTable, Unsupported
@@ -246,7 +247,7 @@ def test_sums_beyond_double_precision_are_exact(engine: SparkEngine, monkeypatch
 def test_a_table_that_changed_is_a_fault(spark: Any) -> None:
     frame = spark.range(1000).selectExpr("CAST(id AS DOUBLE) AS x").where("rand() < 0.5")
     engine = SparkEngine(frame, Schema({"x": Real(0, 1000)}))
-    engine._rows += 1
+    engine._count = RowCount(engine.rows() + 1, public=True)
     with pytest.raises(RuntimeError, match="engine fault"):
         engine.totals(program_of(V("x"), engine.schema))
 
