@@ -52,10 +52,10 @@ class Book:
             self._catch_up(0.0 if now else FRESH)
             return Account(self._spent.get(analyst, 0), self._quotas.get(analyst, UNLIMITED))
 
-    def left(self, scope: tuple[int, ...] | None = None) -> int:
-        """As the ledger's ``left``, at most ``FRESH`` seconds old."""
+    def left(self, scope: tuple[int, ...] | None = None, *, now: bool = False) -> int:
+        """As the ledger's ``left``, at most ``FRESH`` seconds old; ``now``: read anew."""
         known = self._left.get(scope)
-        if known is None or self._clock() - known[0] > FRESH:
+        if now or known is None or self._clock() - known[0] > FRESH:
             known = (self._clock(), self._ledger.left(scope))
             if len(self._left) >= _MOST_SCOPES:
                 self._left.clear()

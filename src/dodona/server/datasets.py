@@ -107,7 +107,7 @@ class Dataset:
         """What the caller may know of it."""
         self.know(key)
         budget = self.config.budget
-        left, account = self.book.left(), self.book.account(key.analyst, now=True)
+        left, account = self.book.left(now=True), self.book.account(key.analyst, now=True)
         own = min(left, account.left)
         public = self.table.schema.public
         return {
@@ -142,14 +142,14 @@ class Dataset:
             }
             for entry in entries
         ]
-        left = self.book.left()
+        left = self.book.left(now=True)
         totals = {"total": float(budget.total), "spent": float(budget.total - budget.amount(left))}
         following = items[-1]["entry"] if len(items) == limit else None
         return {"items": items, "next": following, "unit": budget.unit, **totals, "left": float(budget.amount(left))}
 
     def figures(self) -> tuple[str, str, float, float]:
         """Name, unit, spent and left, for the metrics."""
-        budget, left = self.config.budget, self.book.left()
+        budget, left = self.config.budget, self.book.left(now=True)
         return self.name, budget.unit, float(budget.total - budget.amount(left)), float(budget.amount(left))
 
     def warm(self) -> None:
