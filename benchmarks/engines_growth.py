@@ -116,7 +116,7 @@ def draw(growth: dict[str, Times], folder: Path) -> None:
         axis.set_xlabel(what)
         axis.legend(title="dotted: linear", frameon=False)
     axes[0].set_ylabel("seconds")
-    figure.suptitle("Time grows linearly with rows and with columns")
+    figure.suptitle("Time grows about linearly with rows and with columns")
     figure.savefig(folder / "engines-growth.png", dpi=110)
 
 
