@@ -30,7 +30,7 @@ demo: setup
 	$(BIN)/python -m dodona.demo
 
 test: setup
-	$(BIN)/python -m pytest -m "not slow" -n $(WORKERS) --dist loadgroup tests
+	$(BIN)/python -m pytest -m "not slow" -n $(WORKERS) --dist loadgroup --durations=25 tests
 
 test-all: setup
 	$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup tests

@@ -141,10 +141,10 @@ def test_a_sound_curator_stays_within_its_claim(budget):
 @pytest.mark.parametrize(
     ("kind", "algorithm", "budget", "runs"),
     [
-        (HalfTheNoise, lambda o: o.ask("u", share=1), CONCENTRATED, 700),
-        (ThirdOfTheReach, lambda o: o.ask("u", share=1), CONCENTRATED, 240),
-        (SplitWrongly, four_times, PURE, 120),
-        (SeedReused, two_questions, PURE, 80),
+        (HalfTheNoise, lambda o: o.ask("u", share=1), CONCENTRATED, 1000),
+        (ThirdOfTheReach, lambda o: o.ask("u", share=1), CONCENTRATED, 400),
+        (SplitWrongly, four_times, PURE, 400),
+        (SeedReused, two_questions, PURE, 160),
     ],
     ids=["noise halved", "sensitivity wrong", "budget split wrong", "seed reused"],
 )

@@ -54,13 +54,13 @@ def test_wrong_secrets_and_shapes_open_nothing(store):
 
 
 def test_expiry(store):
-    soon = (datetime.now(UTC) + timedelta(seconds=1)).isoformat()
+    soon = (datetime.now(UTC) + timedelta(minutes=10)).isoformat()
     _, past = store.add("ann", share="0.1", expires="2001-02-03")
     _, future = store.add("bob", share="0.1", expires="2999-01-01T00:00:00+02:00")
     _, brief = store.add("cyd", share="0.1", expires=soon)
     assert store.verify(past) is None
     assert store.verify(future) is not None
-    assert store.verify(brief) is not None or datetime.now(UTC).isoformat() > soon
+    assert store.verify(brief) is not None
     with pytest.raises(Refused):
         store.add("dee", share="0.1", expires="next week")
 
