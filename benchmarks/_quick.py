@@ -80,7 +80,7 @@ def learn_supervised(module: Any) -> None:
 def learn_unsupervised(module: Any) -> None:
     """One epsilon, one data set."""
     module.EPSILONS = (1.0,)
-    module.compare("pca", "breast_cancer", module.TABLES["breast_cancer"](), 5)
+    module.compare_components("breast_cancer", module.TABLES["breast_cancer"](), (5,))
 
 
 def ledger(module: Any) -> None:
