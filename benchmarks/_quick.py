@@ -40,6 +40,7 @@ def blr_figures(module: Any) -> None:
     with tempfile.TemporaryDirectory() as folder:
         module.FOLDER = Path(folder)
         module.chain()
+        print(", ".join(sorted(file.name for file in Path(folder).iterdir())))
 
 
 def conjunctions(module: Any) -> None:
