@@ -119,7 +119,7 @@ def test_v56_every_bad_key_gets_one_refusal(house: Any) -> None:
     assert house.send("GET", "/v1/keys", "analyst").status_code == 403
     stored = b"".join(path.read_bytes() for path in Path(house.folder).iterdir() if path.is_file())
     for secret in house.keys.values():
-        assert secret.rsplit("_", 1)[-1].encode() not in stored, "a token is stored or logged"
+        assert secret.split("_", 2)[-1].encode() not in stored, "a token is stored or logged"
 
 
 def test_v57_unknown_and_forbidden_datasets_are_the_same_refusal(house: Any) -> None:

@@ -52,13 +52,14 @@ class Table:
         low_total, high_total = ladder.total
         edges = ladder.sums[:-1] if ladder.complete else ladder.sums
         # Edge j lies in one of the words first[j]..last[j] (nearly always a single one): outside them 64 bits decide.
-        self._first = [(edge << 64) // high_total for edge in edges]
-        self._last = [min(((edge + ladder.slack) << 64) // low_total, _LAST_WORD) for edge in edges]
+        first = [(edge << 64) // high_total for edge in edges]
+        last = [min(((edge + ladder.slack) << 64) // low_total, _LAST_WORD) for edge in edges]
+        self._last_below = [-1, *last]  # of symbol j: the last word that may still belong to symbol j - 1
         self.symbols = len(edges) + 1 if ladder.complete else len(edges)
         # (``symbols``: how many symbols this level knows; a larger one takes a word of the last 2^-72 and
         # ``resolve``.)
-        self._first_words = np.array(self._first, dtype=np.uint64)
-        self._last_words = np.array(self._last, dtype=np.uint64)
+        self._first_words = np.array(first, dtype=np.uint64)
+        self._last_words = np.array(last, dtype=np.uint64)
         self._guide = self._make_guide()
 
     def _make_guide(self) -> NDArray[np.int64]:
@@ -86,7 +87,7 @@ class Table:
         if open_.size:
             held = words[open_]
             symbols = np.searchsorted(self._first_words, held, side="right")
-            tied = (symbols > 0) & (held <= self._last_words[symbols - 1]) if self._first else np.False_
+            tied = (symbols > 0) & (held <= self._last_words[symbols - 1]) if self._first_words.size else np.False_
             tied = tied | (symbols >= self.symbols)
             out[open_] = symbols
             for at in np.flatnonzero(tied):
@@ -94,9 +95,13 @@ class Table:
         return out
 
     def draw_one(self, word: int, bits: Bits) -> int:
-        """``draw`` for a single word, without arrays: the same comparisons, a few microseconds."""
-        symbol = bisect_right(self._first, word)
-        if symbol >= self.symbols or (symbol and word <= self._last[symbol - 1]):
+        """``draw`` for a single word, in a few microseconds that do not depend on the symbol.
+
+        The word is compared with every edge, not searched for: the steps of a search, and so its time, would tell of
+        the symbol (HOSTILE A13).
+        """
+        symbol = int(np.count_nonzero(self._first_words <= np.uint64(word)))
+        if symbol >= self.symbols or word <= self._last_below[symbol]:
             return self.resolve(word, bits)
         return symbol
 

@@ -37,8 +37,8 @@ def test_edges_are_the_true_ones_to_the_last_of_64_bits(rate, power):
     table = Symmetric(rate, power, 0)._table
     count = min(40, table.symbols)
     true = [_bits_of(edge, 64) for edge in _edges(rate, power, count)]
-    assert table._first[:count] == true
-    assert table._last[:count] == true
+    assert table._first_words[:count].tolist() == true
+    assert table._last_words[:count].tolist() == true
 
 
 @pytest.mark.parametrize(("rate", "power"), CASES)
