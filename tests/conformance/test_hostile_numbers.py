@@ -173,11 +173,11 @@ def test_v07_odd_epsilons_have_one_code_and_cost_nothing(epsilon: Any) -> None:
 def test_v08_tiny_epsilons_neither_hang_nor_grow() -> None:
     curator = seeded_curator(dd.Table({"x": np.ones(3)}, dd.Schema({"x": dd.Real(0, 9)})), PURE, 0)
     tracemalloc.start()
-    start = time.perf_counter()
+    start = time.process_time()
     answer = curator.ask("x", epsilon="1e-12")
     with pytest.raises(BadEffort):
         curator.ask("x", epsilon="1e-300")
-    assert time.perf_counter() - start < 5
+    assert time.process_time() - start < 5
     assert tracemalloc.get_traced_memory()[1] < 20e6
     tracemalloc.stop()
     assert math.isfinite(float(answer.total))

@@ -48,14 +48,14 @@ def test_the_tail_bound_above_the_summed_range_is_tight(sigma, z):
 @pytest.mark.parametrize("confidence", [0.5, 0.95, 1 - 1e-9])
 def test_quantile_is_the_smallest_and_tolerance_its_inverse(sigma, confidence):
     mechanism = DiscreteGaussian(sigma**2)
-    start = time.perf_counter()
+    start = time.process_time()
     t = mechanism.quantile(confidence)
     assert mechanism.tail(t) <= 1 - confidence
     assert t == 0 or mechanism.tail(t - 1) > 1 - confidence
     loosest = DiscreteGaussian.for_tolerance(t, confidence)
     assert loosest.quantile(confidence) <= t
     assert loosest.variance >= sigma**2 * (1 - Fraction(1, 10**5))
-    assert time.perf_counter() - start < 1
+    assert time.process_time() - start < 1
 
 
 @pytest.mark.parametrize("rho", [Fraction(1, 3), Fraction(1, 10**12), Fraction(7), Fraction(1, 10**300)])
@@ -67,12 +67,12 @@ def test_calibration_never_costs_more_than_asked(rho):
 
 @pytest.mark.parametrize("rho", [Fraction(1, 10**24), Fraction(1, 10**600)])
 def test_v8_tiny_rho_neither_hangs_nor_grows(rho):
-    start = time.perf_counter()
+    start = time.process_time()
     mechanism = DiscreteGaussian.for_rho(1, rho)
     assert len({int(value) for value in mechanism.sample(1000, SeededBits(0))}) == 1000
     assert mechanism.quantile(0.95) ** 2 > mechanism.variance
     assert mechanism.stddev > 1e11
-    assert time.perf_counter() - start < 2
+    assert time.process_time() - start < 2
 
 
 @pytest.mark.parametrize("variance", [0, -1, 1.5, float("inf"), True, "1", None])

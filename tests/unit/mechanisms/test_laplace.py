@@ -58,12 +58,12 @@ def test_calibration_never_costs_more_than_asked(epsilon):
 
 @pytest.mark.parametrize("epsilon", [Fraction(1, 10**12), Fraction(1, 10**300)])
 def test_v8_tiny_epsilon_neither_hangs_nor_grows(epsilon):
-    start = time.perf_counter()
+    start = time.process_time()
     mechanism = DiscreteLaplace.for_epsilon(1, epsilon)
     values = mechanism.sample(1000, SeededBits(0))
     assert mechanism.quantile(0.95) > mechanism.scale
     assert len({int(value) for value in values}) == 1000
-    assert time.perf_counter() - start < 2
+    assert time.process_time() - start < 2
 
 
 @pytest.mark.parametrize("scale", [0, -1, 1.5, float("nan"), True, "1", None])

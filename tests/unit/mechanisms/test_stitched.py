@@ -120,11 +120,11 @@ def test_for_costs_is_laplace_where_epsilon_alone_is_enough():
 @pytest.mark.parametrize("confidence", [0.5, 0.95, 1 - 1e-9])
 def test_quantile_is_the_smallest_at_any_scale(core, confidence):
     mechanism = Stitched.reaching(2, core)
-    start = time.perf_counter()
+    start = time.process_time()
     t = mechanism.quantile(confidence)
     assert mechanism.tail(t) <= 1 - confidence
     assert mechanism.tail(t - 1) > 1 - confidence
-    assert time.perf_counter() - start < 5
+    assert time.process_time() - start < 5
 
 
 def test_tail_beyond_the_summed_range_is_tight():

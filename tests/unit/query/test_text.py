@@ -165,12 +165,12 @@ def test_v23_bombs_are_refused_before_the_parser_even_on_a_small_stack():
 
     def run():
         for bomb in bombs():
-            started = time.perf_counter()
+            started = time.process_time()
             try:
                 parse(bomb)
                 failures.append(bomb[:40])
             except BadQuery:
-                if time.perf_counter() - started > 0.5:
+                if time.process_time() - started > 0.5:
                     failures.append("slow: " + bomb[:40])
 
     old = threading.stack_size(256 * 1024)
