@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 WORKERS ?= 2
 
-.PHONY: setup system demo test test-all lint docs gallery bench bench-quick clean
+.PHONY: setup system demo test test-all lint docs wheel-test gallery bench bench-quick clean
 
 setup: $(VENV)/.installed
 
@@ -43,8 +43,12 @@ lint: setup
 
 docs: setup
 	$(BIN)/python docs/tools/pages.py
-	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict
 	@echo "site/index.html"
+
+# Builds the wheel and installs it in clean environments, with and without extras.
+wheel-test: setup
+	$(BIN)/python -m pytest -n 0 tests/system/test_wheel.py
 
 gallery: setup
 	@for script in examples/gallery/[a-z]*.py; do echo $$script; $(BIN)/python $$script || exit 1; done

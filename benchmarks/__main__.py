@@ -1,10 +1,14 @@
 """``python -m benchmarks [--quick] [name ...]``: runs the named files in this folder, or all of them.
 
-A benchmark is a file with ``run(quick) -> list[dict]`` or with ``main()``, which may return such rows. Everything
-printed is kept as well. Results go to ``benchmarks/results/NAME.json`` (or the folder ``DODONA_RESULTS`` names),
-figures to ``docs/figures`` (``DODONA_FIGURES``), and ``python docs/tools/pages.py`` makes docs/benchmarks.md of both.
-``--quick`` runs each at a size of seconds and keeps nothing unless a folder is named: it shows that they run, not how
-well.
+A benchmark is a file with ``main() -> list[dict]`` (or ``run(quick)``) that returns its rows: one for each figure, with
+``case``, ``ours``, and where they exist ``target``, ``peer``, ``peer name``, ``better``, ``unit``; benchmarks/_rows.py
+says what each means. Whether a target was met is worked out here. What is printed is kept as well.
+
+Results go to ``benchmarks/results/NAME.json`` (or the folder ``DODONA_RESULTS`` names), figures to ``docs/figures``
+(``DODONA_FIGURES``). benchmarks/figures.toml lists every figure that was asked for and which rows answer it, and
+``python docs/tools/pages.py`` makes docs/benchmarks.md of all three. ``--draw`` draws the plots anew from the kept
+results. ``--quick`` runs each at a size of seconds and keeps nothing unless a folder is named: it shows that they run,
+not how well.
 """
 
 from __future__ import annotations
@@ -23,9 +27,10 @@ import traceback
 from pathlib import Path
 from typing import Any
 
+from benchmarks import _rows
+
 HERE = Path(__file__).resolve().parent
 FIGURES = HERE.parent / "docs" / "figures"
-Rows = list[dict[str, Any]]
 
 
 def names() -> list[str]:
@@ -49,6 +54,7 @@ def measure(name: str, quick: bool, figures: Path) -> dict[str, Any]:
 
     Raises what it raises.
     """
+    _rows.look()
     module = importlib.import_module(f"benchmarks.{name}")
     for constant in ("FOLDER", "FIGURES"):
         if hasattr(module, constant):
@@ -75,47 +81,33 @@ def measure(name: str, quick: bool, figures: Path) -> dict[str, Any]:
         "machine": f"{os.cpu_count()} cores {platform.machine()}, Python {platform.python_version()}{load}",
         "seconds": round(seconds, 1),
         "quick": quick,
-        "rows": rows if isinstance(rows, list) else [],
+        "rows": _rows.judged(rows) if isinstance(rows, list) else [],
         "text": printed.getvalue().replace(f"{figures}/", "").replace(f"{HERE.parent}/", ""),
         "plots": sorted(file.name for file in figures.glob("*.png")),
     }
 
 
-def draw(result: dict[str, Any], folder: Path) -> str | None:
-    """Rows that have ours and a target or a peer, as bars of ours over theirs; the name of the picture, if any."""
-    import matplotlib as mpl
+def redraw(results: Path, figures: Path) -> None:
+    """Draw the plot of every kept result anew, and note its name there."""
+    for file in sorted(results.glob("*.json")):
+        result = json.loads(file.read_text(encoding="utf-8"))
+        result["rows"] = _rows.judged(result["rows"])
+        drawn = _rows.draw(result, figures)
+        result["plots"] = sorted({*result["plots"], *([drawn] if drawn else [])})
+        if _text(result) != file.read_text(encoding="utf-8"):
+            file.write_text(_text(result), encoding="utf-8")
 
-    mpl.use("Agg")
-    import matplotlib.pyplot as plt
 
-    bars = [
-        (f"{row['case']} ({kind})", row["ours"] / row[kind], row.get("better", "lower"))
-        for row in result["rows"]
-        for kind in ("target", "peer")
-        if row.get("ours") and row.get(kind)
-    ]
-    if not bars:
-        return None
-    figure, axes = plt.subplots(figsize=(7.2, 1.2 + 0.32 * len(bars)), layout="constrained")
-    good = [(ratio <= 1) == (better == "lower") for _, ratio, better in bars]
-    colours = ["#0072B2" if g else "#D55E00" for g in good]
-    axes.barh([name for name, _, _ in bars], [ratio - 1 for _, ratio, _ in bars], left=1, color=colours)
-    axes.axvline(1, color="black", linewidth=1)
-    axes.set(xscale="log", xlabel="ours / theirs (blue: ours is better)", title=result["name"])
-    low, high = axes.get_xlim()
-    ticks = [tick for tick in (0.01, 0.1, 0.2, 0.5, 1, 2, 5, 10, 100) if low <= tick <= high]
-    axes.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
-    axes.minorticks_off()
-    axes.invert_yaxis()
-    name = f"bench-{result['name']}.png"
-    figure.savefig(folder / name, dpi=100)
-    plt.close(figure)
-    return name
+def _text(result: dict[str, Any]) -> str:
+    return json.dumps(result, indent=1) + "\n"
 
 
 def main(arguments: list[str]) -> int:
     """Runs them one after the other; a failing one does not stop the rest."""
     quick = "--quick" in arguments
+    if arguments == ["--draw"]:
+        redraw(HERE / "results", FIGURES)
+        return 0
     wanted = [argument for argument in arguments if argument != "--quick"]
     strange = [name for name in wanted if name not in names()]
     if strange:
@@ -136,13 +128,13 @@ def main(arguments: list[str]) -> int:
 
 
 def _one(name: str, quick: bool, results: Path | None, figures: Path | None) -> bool:
-    """Run one, then keep its figures and its result where a folder for them is named."""
+    """Run one, then keep its figures and its result where a folder for them is named; false if it or a row is wrong."""
     with tempfile.TemporaryDirectory() as folder:
         drawn = Path(folder)
         os.environ["DODONA_FIGURES"] = folder
         try:
             result = measure(name, quick, drawn)
-            picture = draw(result, drawn) if result["rows"] else None
+            picture = _rows.draw(result, drawn)
         except Exception:
             traceback.print_exc()
             return False
@@ -153,8 +145,11 @@ def _one(name: str, quick: bool, results: Path | None, figures: Path | None) -> 
                 shutil.copy(file, figures / file.name)
     if results is not None:
         results.mkdir(parents=True, exist_ok=True)
-        (results / f"{name}.json").write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
-    return True
+        (results / f"{name}.json").write_text(_text(result), encoding="utf-8")
+    wrong = _rows.faults(result["rows"])
+    for fault in wrong:
+        print(f"{name}: {fault}", file=sys.stderr)
+    return not wrong
 
 
 if __name__ == "__main__":

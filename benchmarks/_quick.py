@@ -28,11 +28,15 @@ SMALL = {
 """Sizes that benchmarks read from the environment."""
 
 
-def agnostic(module: Any) -> None:
+def agnostic(module: Any) -> Any:
     """Few hypotheses, few rows."""
     module.BITS = 24
-    module.speed(2_000)
-    module.excess(0.1, 1_000, 3)
+    return module.excess(0.1, 1_000, 3)
+
+
+def agnostic_speed(module: Any) -> Any:
+    """Few hypotheses, few rows."""
+    return module.main(2_000, 24)
 
 
 def blr_figures(module: Any) -> None:
@@ -67,7 +71,7 @@ def engines(module: Any) -> None:
 
 def halfspaces(module: Any) -> None:
     """Few rows and columns."""
-    module.ROWS, module.COLUMNS = 800, 4
+    module.ROWS, module.COLUMNS, module.SEEDS = 800, 4, (11,)
     module.main()
 
 
@@ -90,12 +94,12 @@ def ledger(module: Any) -> None:
         print(module.together(Path(folder), 2, 20), module.first_and_last(Path(folder), 40, 10))
 
 
-def local(module: Any) -> None:
+def local(module: Any) -> Any:
     """Few people, the smallest class."""
     module.PEOPLE, module.RUNS, module.TARGETS = 2_000, {8: 1}, {(8, 3): (1.0, 1.0)}
-    module.conjunctions()
-    module.histograms()
+    rows = module.conjunctions() + module.histograms()
     module.barrier((3,), 1)
+    return rows
 
 
 def noise_families(module: Any) -> None:
@@ -104,11 +108,12 @@ def noise_families(module: Any) -> None:
     print([(name, bound, noise.stddev) for name, bound, noise in module.rows()])
 
 
-def parity(module: Any) -> None:
+def parity(module: Any) -> Any:
     """Few bits, few runs."""
     module.BITS = 12
-    module.success(2, 1)
+    rows = module.success(2, 1)
     module.prices()
+    return rows
 
 
 def ranges(module: Any) -> None:
@@ -134,13 +139,14 @@ def samplers(module: Any) -> Any:
     return module.main()
 
 
-def server_load(module: Any) -> None:
+def server_load(module: Any) -> Any:
     """Three analysts for three seconds."""
-    kept, sys.argv = sys.argv, ["server_load", "--seconds", "3", "--analysts", "3", "--rows", "500", "--workers", "1"]
-    try:
-        module.main()
-    finally:
-        sys.argv = kept
+    return module.main(["--seconds", "3", "--analysts", "3", "--rows", "500", "--workers", "1"])
+
+
+def server_timing(module: Any) -> Any:
+    """Ten pairs."""
+    return module.main(["--pairs", "10", "--analysts", "2", "--workers", "1"])
 
 
 def small_database(module: Any) -> Any:
@@ -171,6 +177,7 @@ def elsewhere(module: Any) -> None:
 
 WAYS: dict[str, Callable[[Any], Any]] = {
     "agnostic": agnostic,
+    "agnostic_speed": agnostic_speed,
     "blr_figures": blr_figures,
     "composition": whole,
     "conjunctions": conjunctions,
@@ -191,6 +198,7 @@ WAYS: dict[str, Callable[[Any], Any]] = {
     "reconstruction": reconstruction,
     "samplers": samplers,
     "server_load": server_load,
+    "server_timing": server_timing,
     "small_database": small_database,
     "startup": startup,
     "submodular": submodular,

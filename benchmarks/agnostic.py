@@ -1,4 +1,4 @@
-"""The agnostic learner: speed at 340,000 hypotheses and 10^6 rows, excess error, and diffprivlib on real data.
+"""The agnostic learner: excess error against Theorem 3.4, and diffprivlib on real data.
 
 ``DODONA_PEER_PYTHON`` names a Python that has ``diffprivlib`` 0.6.6 or later (0.6.5 adds n times too much noise to its
 logistic regression) with scikit-learn below 1.8; ``DODONA_DATA`` the folder of data sets. What is absent is left out,
@@ -12,7 +12,6 @@ import json
 import math
 import os
 import subprocess
-import time
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +30,7 @@ from dodona.query.plan import compile_query
 from dodona.query.schema import Flag, Real, Schema
 from dodona.trust.curator import Curator
 
+Rows = list[dict[str, Any]]
 BITS = 64
 BETA = 0.05
 _PEER = """
@@ -67,30 +67,18 @@ print(json.dumps(found))
 """
 
 
-def bits_table(rows: int, seed: int, noise: float) -> tuple[Table, Schema]:
+def bits_table(rows: int, seed: int, noise: float, bits: int = BITS) -> tuple[Table, Schema]:
     """Random bits; the label is a conjunction of three with some labels flipped."""
     rng = np.random.default_rng(seed)
-    x = rng.random((rows, BITS)) < 0.5
+    x = rng.random((rows, bits)) < 0.5
     y = (x[:, 3] & ~x[:, 10] & x[:, 20]) ^ (rng.random(rows) < noise)
-    schema = Schema({**{f"b{i}": Flag(missing=False) for i in range(BITS)}, "y": Flag(missing=False)})
-    return Table({**{f"b{i}": x[:, i].copy() for i in range(BITS)}, "y": y}, schema), schema
+    schema = Schema({**{f"b{i}": Flag(missing=False) for i in range(bits)}, "y": Flag(missing=False)})
+    return Table({**{f"b{i}": x[:, i].copy() for i in range(bits)}, "y": y}, schema), schema
 
 
-def speed(rows: int = 10**6) -> None:
-    """One fit over all conjunctions of width <= 3."""
-    table, schema = bits_table(rows, 0, 0.1)
-    concepts = Conjunctions.over([f"b{i}" for i in range(BITS)], 3)
-    curator = Curator(table, Budget(epsilon=1))
-    wall, cpu = time.perf_counter(), time.process_time()
-    learner = AgnosticLearner(concepts, share=0.1).fit(curator, "y")
-    wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
-    size = concepts.size(schema)
-    print(f"{size:,} hypotheses, {rows:,} rows: {wall:.1f} s, {cpu:.1f} s of CPU -> {learner.hypothesis_}")
-
-
-def excess(epsilon: float, rows: int = 20_000, runs: int = 40) -> None:
+def excess(epsilon: float, rows: int = 20_000, runs: int = 40) -> Rows:
     """Excess training error over many runs, against the alpha of Theorem 3.4 as printed."""
-    table, schema = bits_table(rows, 1, 0.4)
+    table, schema = bits_table(rows, 1, 0.4, BITS)
     concepts = Conjunctions.over([f"b{i}" for i in range(BITS)], 3)
     scores = Agreement(concepts, Column("y"))
     totals = table.engine.totals(compile_query(scores.statistics(schema), schema, level=True).program)
@@ -106,6 +94,12 @@ def excess(epsilon: float, rows: int = 20_000, runs: int = 40) -> None:
         f"n = {rows:,}, epsilon = {epsilon}: Theorem 3.4 allows {bound:.4f}; {within:.1%} of {runs} runs within; "
         f"median excess {median:.4f} = {median / bound:.2f} of it"
     )
+    case = f"excess error, epsilon {epsilon:g}, {rows:,} rows"
+    asked = {"target": 1 - BETA, "better": "higher"}
+    return [
+        {"case": f"{case}: share of {runs} runs within Theorem 3.4", "ours": within, **asked},
+        {"case": f"{case}: median over Theorem 3.4's bound", "ours": median / bound, "target": 1 / 3},
+    ]
 
 
 def data_folder() -> Path | None:
@@ -150,11 +144,13 @@ def class_for(kind: str, low: Any, high: Any, cuts: int) -> tuple[Learnable, Sch
     return Conjunctions.over(names, 3, buckets), schema
 
 
-def against_peers(epsilons: tuple[float, ...] = (0.1, 1.0), seeds: int = 5) -> None:
-    """Test accuracy, mean over random halves, of two classes of ours and four models of diffprivlib."""
+def against_peers(epsilons: tuple[float, ...] = (0.1, 1.0), seeds: int = 5) -> Rows:
+    """Test accuracy, mean over random splits, of two classes of ours and four models of diffprivlib."""
+    rows: Rows = []
     for name, (x, y, low, high, cuts) in real_sets().items():
         split = len(x) * 4 // 5
         print(f"{name}: {len(x):,} rows, majority {max(y.mean(), 1 - y.mean()):.3f}")
+        ours: dict[float, list[float]] = {epsilon: [] for epsilon in epsilons}
         for epsilon in epsilons:
             for kind in ("tree", "conjunction"):
                 concepts, schema = class_for(kind, low, high, cuts)
@@ -164,11 +160,29 @@ def against_peers(epsilons: tuple[float, ...] = (0.1, 1.0), seeds: int = 5) -> N
                     train, test = order[:split], order[split:]
                     learner = AgnosticLearner(concepts, epsilon=epsilon, bounds=(low, high), classes=[0, 1])
                     right.append(learner.fit(x[train], y[train]).score(x[test], y[test]))
+                ours[epsilon].append(float(np.mean(right)))
                 size = concepts.size(schema)
                 print(f"  epsilon {epsilon:<5g} {kind + f' ({size:,} members)':<38} {np.mean(right):.3f}")
+        theirs: dict[float, list[float]] = {}
         for model, accuracy in peer(x, y, low, high, split, seeds, (*epsilons, 1e6)).items():
             kind, epsilon_text = model.rsplit(" ", 1)
+            theirs.setdefault(float(epsilon_text), []).append(accuracy)
             print(f"  epsilon {float(epsilon_text):<5g} {'diffprivlib ' + kind:<38} {accuracy:.3f}")
+        for epsilon in epsilons:
+            best = max(theirs.get(epsilon, []), default=None)
+            allowed = 0.02 if epsilon >= 1 else 0.0  # within 2 points at epsilon 1, ahead at 0.1
+            rows.append(
+                {
+                    "case": f"accuracy, {name}, epsilon {epsilon:g}, best of two classes",
+                    "ours": max(ours[epsilon]),
+                    "target": None if best is None else best - allowed,
+                    "peer": best,
+                    "peer name": "diffprivlib 0.6.6, best of four",
+                    "better": "higher",
+                    "runs": seeds,
+                }
+            )
+    return rows
 
 
 def peer(x: Any, y: Any, low: Any, high: Any, split: int, seeds: int, epsilons: tuple[float, ...]) -> dict[str, float]:
@@ -186,12 +200,9 @@ def peer(x: Any, y: Any, low: Any, high: Any, split: int, seeds: int, epsilons: 
     return dict(json.loads(done.stdout))
 
 
-def main() -> None:
-    """All three."""
-    speed()
-    for epsilon in (0.01, 0.03, 0.1):
-        excess(epsilon)
-    against_peers()
+def main() -> Rows:
+    """Both."""
+    return [row for epsilon in (0.01, 0.03, 0.1) for row in excess(epsilon)] + against_peers()
 
 
 if __name__ == "__main__":

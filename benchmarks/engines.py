@@ -1,21 +1,20 @@
-"""20 bounded sums over 10 million rows of Parquet against plain DuckDB; second moments against NumPy; a k-means step.
+"""20 sums of expressions over 10 million rows of Parquet against plain DuckDB; X^T X against NumPy; a k-means step.
 
 Plain DuckDB runs the same bounded sums in doubles, with no grid, no care for NaN or NULL and no privacy, on as many
 threads. Ours runs ``totals`` whole: compile to SQL, run, read the integers. Both read the same file, turn by turn; the
-best of several turns counts.
+median of the turns counts. Second moments: the sums alone, of an open table, and with opening it from the array.
 """
 
 from __future__ import annotations
 
 import os
 import tempfile
-import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import duckdb
 import numpy as np
+from benchmarks._turns import Row, compared
 
 from dodona.engines.columns import read_columns
 from dodona.engines.duckdb import DuckDBEngine
@@ -26,7 +25,7 @@ from dodona.query.schema import Integer, Real, Schema
 from dodona.query.statistic import Features, Nearest, Outer, Stack, Value, as_expr
 
 ROWS = 10_000_000
-TURNS = 5
+TURNS = 3
 SCHEMA = Schema(
     {
         "age": Real(17, 90),
@@ -57,15 +56,8 @@ SUMS = [
 ]
 
 
-def best(run: Callable[[], Any]) -> float:
-    """Seconds of one turn."""
-    start = time.perf_counter()
-    run()
-    return time.perf_counter() - start
-
-
-def bounded_sums(folder: Path, threads: int) -> None:
-    """The figure: at most 1.5 times plain DuckDB."""
+def bounded_sums(folder: Path, threads: int) -> Row:
+    """Columns, products, conditions and cases."""
     path = folder / "rows.parquet"
     with duckdb.connect() as maker:
         maker.execute(
@@ -81,18 +73,18 @@ def bounded_sums(folder: Path, threads: int) -> None:
     inner = ", ".join(f"least(greatest({n}, {c.low}), {c.high}) AS {n}" for n, c in SCHEMA.items())  # type: ignore[union-attr]
     sums = ", ".join(text.format(**{name: name for name in SCHEMA}) for _, text in SUMS)
     statement = f"SELECT {sums} FROM (SELECT {inner} FROM '{path}')"
-    times: dict[str, list[float]] = {"ours": [], "plain": []}
-    for _ in range(TURNS):
-        times["plain"].append(best(lambda: plain.execute(statement).fetchall()))
-        times["ours"].append(best(lambda: engine.totals(plan.program)))
+    row = compared(
+        f"20 sums of expressions, {ROWS:,} rows of Parquet, {threads} threads",
+        lambda: engine.totals(plan.program),
+        lambda: plain.execute(statement).fetchall(),
+        TURNS,
+        1.3,
+        "plain DuckDB",
+    )
     exact = engine.totals(plan.program) * plan.units
     rough = np.array(plain.execute(statement).fetchone(), dtype=float)
     assert np.allclose(exact, rough, rtol=1e-3, atol=ROWS * 1e-3), "the sums differ"
-    ours, theirs = min(times["ours"]), min(times["plain"])
-    print(
-        f"20 bounded sums, {ROWS:,} rows, {threads} threads: ours {ours:.2f} s, plain DuckDB {theirs:.2f} s, ", end=""
-    )
-    print(f"ratio {ours / theirs:.2f} (target 1.5)")
+    return row
 
 
 def matrix(rows: int, columns: int) -> tuple[np.ndarray[Any, Any], Schema, MemoryEngine]:
@@ -103,43 +95,47 @@ def matrix(rows: int, columns: int) -> tuple[np.ndarray[Any, Any], Schema, Memor
     return points, schema, MemoryEngine(schema, cleaned, count)
 
 
-def second_moments() -> None:
-    """X^T X of a million rows of 50 features against NumPy's own."""
-    points, schema, engine = matrix(1_000_000, 50)
+def second_moments(rows: int = 1_000_000, columns: int = 100) -> list[Row]:
+    """X^T X of an open table, and from the array itself, against NumPy's own."""
+    points, schema, engine = matrix(rows, columns)
     plan = compile_query(Outer(Features(tuple(map(Column, schema)))), schema, level=False)
-    ours = min(best(lambda: engine.totals(plan.program)) for _ in range(3))
-    theirs = min(best(lambda: points.T @ points) for _ in range(3))
-    print(f"X^T X, 1,000,000 x 50 in memory: ours {ours:.2f} s, NumPy {theirs:.2f} s, ratio {ours / theirs:.1f}")
+
+    def from_array() -> None:
+        MemoryEngine(schema, *read_columns(points, schema)).totals(plan.program)
+
+    return [
+        compared(case, run, lambda: points.T @ points, TURNS, 2.0, "NumPy's X^T X")
+        for case, run in (
+            (f"X^T X, {rows:,} x {columns} in memory", lambda: engine.totals(plan.program)),
+            (f"X^T X, {rows:,} x {columns}, with opening the table", from_array),
+        )
+    ]
 
 
-def k_means_step() -> None:
-    """Nearest of 8 centres, counts and sums, against one scikit-learn iteration where that is installed."""
-    points, schema, engine = matrix(1_000_000, 10)
+def k_means_step(rows: int = 1_000_000) -> Row:
+    """Nearest of 8 centres, counts and sums, against one scikit-learn iteration."""
+    from sklearn.cluster import KMeans
+
+    points, schema, engine = matrix(rows, 10)
     centres = points[:8].copy()
     features = Features(tuple(map(Column, schema)))
     of = Stack((Value(as_expr("1")), features))
-    query = Nearest(features, tuple(map(tuple, centres.tolist())), of)
-    plan = compile_query(query, schema, level=False)
-    ours = min(best(lambda: engine.totals(plan.program)) for _ in range(3))
-    print(f"k-means step, 1,000,000 x 10, 8 centres: ours {ours:.2f} s", end="")
-    try:
-        from sklearn.cluster import KMeans
-    except ImportError:
-        print(" (scikit-learn is not installed)")
-        return
-
-    def step() -> None:
-        KMeans(8, init=centres, n_init=1, max_iter=1, algorithm="lloyd").fit(points)
-
-    print(f", scikit-learn {min(best(step) for _ in range(3)):.2f} s")
+    plan = compile_query(Nearest(features, tuple(map(tuple, centres.tolist())), of), schema, level=False)
+    return compared(
+        f"k-means step, {rows:,} x 10, 8 centres",
+        lambda: engine.totals(plan.program),
+        lambda: KMeans(8, init=centres, n_init=1, max_iter=1, algorithm="lloyd").fit(points),
+        TURNS,
+        2.0,
+        "scikit-learn",
+    )
 
 
-def main() -> None:
+def main() -> list[Row]:
     """Prints each ratio."""
     with tempfile.TemporaryDirectory() as folder:
-        bounded_sums(Path(folder), int(os.environ.get("THREADS", os.cpu_count() or 1)))
-    second_moments()
-    k_means_step()
+        found = [bounded_sums(Path(folder), int(os.environ.get("THREADS", os.cpu_count() or 1)))]
+    return [*found, *second_moments(), k_means_step()]
 
 
 if __name__ == "__main__":

@@ -120,20 +120,24 @@ def draw(growth: dict[str, Times], folder: Path) -> None:
     figure.savefig(folder / "engines-growth.png", dpi=110)
 
 
-def main() -> None:
+def main() -> list[dict[str, Any]]:
     """Prints the powers, and draws."""
     with tempfile.TemporaryDirectory() as folder:
         growth = grown(Path(folder))
         ours, by_hand = bounded_by_person(Path(folder))
+    rows: list[dict[str, Any]] = []
     for what, times in growth.items():
         for name, points in times.items():
             listed = ", ".join(f"{size:,.0f}: {taken:.3f} s" for size, taken in points)
             print(f"by {what}, {name}: power {power(points):.2f} in the upper decade ({listed})")
-    print(f"bounded per person, {LARGEST:,} rows, 5 sums: ours {ours:.2f} s, by hand {by_hand:.2f} s, ", end="")
-    print(f"ratio {ours / by_hand:.2f}")
+            rows.append({"case": f"power of growth by {what}, {name}", "ours": round(power(points), 3), "target": 1.0})
+    case = f"bounded per person, {LARGEST:,} rows, 5 sums"
+    print(f"{case}: ours {ours:.2f} s, by hand {by_hand:.2f} s, ratio {ours / by_hand:.2f}")
+    rows.append({"case": case, "ours": ours, "peer": by_hand, "peer name": "a window by hand", "unit": "s"})
     figures = os.environ.get("DODONA_FIGURES")
     if figures:
         draw(growth, Path(figures))
+    return rows
 
 
 if __name__ == "__main__":

@@ -1,28 +1,29 @@
 """Makes the pages that are made of data: the map, the gallery, the benchmarks.
 
 ``python docs/tools/pages.py`` writes docs/map.md from docs/map.toml, docs/gallery.md from the scripts in
-examples/gallery and docs/benchmarks.md from benchmarks/results; ``--check`` only says which are out of date.
+examples/gallery and docs/benchmarks.md from benchmarks/figures.toml and benchmarks/results; ``--check`` only says which
+are out of date.
 """
 
 from __future__ import annotations
 
 import ast
-import json
 import sys
 import tomllib
-from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
+
+from benchmark_page import page as results_page
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCS = ROOT / "docs"
+WIDE = "---\nhide: [toc]\n---\n\n"
 MADE = "<!-- Made by docs/tools/pages.py from {}; edit that, not this. -->\n\n"
 
 
 def map_page() -> str:
     """The map: one table for each paper."""
     data = tomllib.loads((DOCS / "map.toml").read_text(encoding="utf-8"))
-    text = "---\nhide: [toc]\n---\n\n" + MADE.format("map.toml")
+    text = WIDE + MADE.format("map.toml")
     text += (
         "# The map: from the papers to the code\n\n"
         "Every numbered statement and every algorithm of the five papers, the code that came of it, the test that "
@@ -79,57 +80,9 @@ def scripts() -> list[Path]:
 
 
 def benchmark_page() -> str:
-    """One section for each result file: where and how it was run, its plot, its rows."""
-    text = MADE.format("benchmarks/results") + (
-        "# Benchmarks\n\n"
-        "`make bench` runs everything and writes one JSON file for each benchmark; `python -m benchmarks NAME` runs "
-        "one. `make bench-quick` runs each at a size of seconds: it keeps them alive, its numbers mean nothing. "
-        "This page is made from the files in `benchmarks/results`, so what is not here was not run.\n"
-    )
-    for file in sorted((ROOT / "benchmarks" / "results").glob("*.json")):
-        text += _benchmark(json.loads(file.read_text(encoding="utf-8")), file.stem)
-    return text
-
-
-def _benchmark(result: dict[str, Any], name: str) -> str:
-    text = f"\n## {name}\n\n{result['about']}\n\n"
-    text += f"*{result['when']}, {result['machine']}, {result['seconds']:.0f} s*\n\n"
-    for plot in result.get("plots", ()):
-        if (DOCS / "figures" / plot).exists():
-            text += f"![{name}](figures/{plot})\n\n"
-    for rows in _tables(result["rows"]):
-        text += _table(rows) + "\n"
-    if not result["rows"]:
-        text += f"```text\n{result['text'].strip()}\n```\n"
-    return text
-
-
-def _tables(rows: list[dict[str, Any]]) -> Iterable[list[dict[str, Any]]]:
-    """Neighbouring rows with the same columns make one table."""
-    group: list[dict[str, Any]] = []
-    for row in rows:
-        if group and list(group[0]) != list(row):
-            yield group
-            group = []
-        group.append(row)
-    if group:
-        yield group
-
-
-def _table(rows: list[dict[str, Any]]) -> str:
-    head = list(rows[0])
-    lines = [head, ["---"] * len(head), *([_shown(row[key]) for key in head] for row in rows)]
-    return "".join(f"| {' | '.join(map(str, line))} |\n" for line in lines)
-
-
-def _shown(value: Any) -> str:
-    if isinstance(value, bool) or value is None:
-        return {True: "yes", False: "**no**", None: ""}[value]
-    if isinstance(value, int):
-        return f"{value:,}"
-    if isinstance(value, float):
-        return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"
-    return _cell(str(value))
+    """The benchmarks: figures asked for and measured."""
+    made = MADE.format("benchmarks/figures.toml and benchmarks/results")
+    return WIDE + made + "# Benchmarks\n\n" + results_page()
 
 
 PAGES = {"map.md": map_page, "gallery.md": gallery_page, "benchmarks.md": benchmark_page}

@@ -1,7 +1,7 @@
 """A day of questions: what each costs, and what is left.
 
-Twelve questions to one curator over 50,000 made-up people. Half ask for an error, half for a share of the budget; the
-last one no longer fits and is refused before a row is read. Nothing ever adds to what is left.
+Twelve questions to one curator over 50,000 made-up people. Eight ask for an error, four for a share of the budget;
+the last one no longer fits and is refused before a row is read. Nothing ever adds to what is left.
 """
 
 from _house import BLUE, GREY, RED, curator, plt, save, survey

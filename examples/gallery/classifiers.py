@@ -2,7 +2,8 @@
 
 scikit-learn's 1,797 digits, 1,437 to learn from, shrunk to 4 x 4 grey values from 0 to 16 so that the script is
 quick. Every classifier asks sums and gets noise. One run for each point, so differences of a few percent between them
-mean nothing. Dotted: scikit-learn's logistic regression, without noise.
+mean nothing; with little to spend perceptron and regression take the same step. Dotted: scikit-learn's logistic
+regression, without noise.
 """
 
 import numpy as np
@@ -21,18 +22,18 @@ names = [f"x{i}" for i in range(16)]
 columns = {name: grey[train, i] for i, name in enumerate(names)}
 schema = dd.Schema({**{name: dd.Real(0, 16, missing=0) for name in names}, "digit": dd.Category(*range(10))})
 table = dd.Table({**columns, "digit": digits.target[train]}, schema)
-epsilons = (0.1, 0.3, 1, 3)
+epsilons = (0.1, 0.3, 1, 2)
 models = {
-    "naive Bayes": (GaussianNB, "s"),
-    "perceptron": (Perceptron, "^"),
-    "logistic regression": (LogisticRegression, "o"),
+    "naive Bayes": (GaussianNB, "s-"),
+    "perceptron": (Perceptron, "^--"),
+    "logistic regression": (LogisticRegression, "o-."),
 }
 
 figure, axes = plt.subplots(figsize=(6.6, 4))
-for name, (make, marker) in models.items():
+for name, (make, style) in models.items():
     fits = [make().fit(curator(table, epsilon), "digit") for epsilon in epsilons]
     axes.semilogx(
-        epsilons, [np.mean(fit.predict(grey[test]) == digits.target[test]) for fit in fits], marker + "-", label=name
+        epsilons, [np.mean(fit.predict(grey[test]) == digits.target[test]) for fit in fits], style, label=name
     )
 plain = PlainRegression(max_iter=2000).fit(grey[train] / 16, digits.target[train])
 axes.axhline(plain.score(grey[test] / 16, digits.target[test]), color="black", linestyle=":", label="without noise")

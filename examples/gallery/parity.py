@@ -12,7 +12,7 @@ import dodona as dd
 from dodona.concepts import Parities
 from dodona.learn import AgnosticLearner, ParityLearner
 
-rows, runs, epsilon = 30_000, 6, 1
+rows, runs, epsilon = 30_000, 4, 1
 
 
 def parity_table(bits: int, seed: int) -> tuple[dd.Table, np.ndarray]:
@@ -31,8 +31,8 @@ def found(learner: object, oracle: dd.Oracle, hidden: np.ndarray) -> bool:
 
 figure, axes = plt.subplots(figsize=(6.4, 3.8))
 for name, sizes, colour, marker in (
-    ("trusted curator", (2, 4, 6, 8, 10, 12, 32, 64), BLUE, "s"),
-    ("every row randomises", (2, 4, 6, 8, 10, 12), RED, "o"),
+    ("trusted curator", (2, 4, 8, 12, 32, 64), BLUE, "s"),
+    ("every row randomises", (2, 4, 6, 8, 10), RED, "o"),
 ):
     rates = []
     for bits in sizes:

@@ -1,7 +1,7 @@
 """Which classes can one response serve at all?
 
-Rows needed when nobody is trusted, for error 0.1 at epsilon 1: conjunctions, decision lists and boxes grow slowly
-with the number of bits; for parities no scheme of any kind works with fewer rows than the dashed line, which doubles
+Rows needed when nobody is trusted, for error 0.1 at epsilon 1: conjunctions and decision lists grow slowly with
+the number of bits; for parities no scheme of any kind works with fewer rows than the dashed line, which doubles
 with each bit.
 """
 

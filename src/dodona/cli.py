@@ -329,6 +329,7 @@ def ledger(
 ) -> None:
     """Show what was asked, by whom, what it cost and what is left; or verify it all, offline."""
     from dodona.config import Config, open_ledger
+    from dodona.privacy.pure import pure_spent
     from dodona.show import facts, history, page, say, short, spent_line
 
     path = survey if survey.suffix == ".ledger" else Config.read(survey).ledger
@@ -347,7 +348,7 @@ def ledger(
             listed = [vars(entry) for entry in shown]
             return _dump({"budget": budget.as_dict(), "unit": budget.unit, **amounts, "head": head, "entries": listed})
         say(history(book, shown, last))
-        epsilon, delta = (float(bound) for bound in budget.guarantee(spent))
+        epsilon, delta = (float(bound) for bound in budget.guarantee(spent, pure_spent(book)))
         whole = f" of {short(budget.epsilon)}" if budget.epsilon is not None else ""
         promise = f"so far epsilon {epsilon:.3g}{whole}" + (f" at delta {delta:.3g}" if delta else ", pure")
         return say("\n" + facts([("budget", spent_line(budget, spent)), ("promise", promise)]))

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from dodona.config import Config
 from dodona.errors import DodonaError, Refused
+from dodona.privacy.pure import pure_spent
 from dodona.report import Estimate
 from dodona.sample import write_sample, write_schema
 from dodona.show import facts, number, paint, percent, say, spent_line, sure, table
@@ -136,7 +137,7 @@ def _reckoning(curator: Curator, before: int) -> None:
     _title("7. The budget, before and after")
     book = curator.ledger
     spent = book.spent()
-    epsilon, delta = map(float, curator.budget.guarantee(spent))
+    epsilon, delta = map(float, curator.budget.guarantee(spent, pure_spent(book)))
     found = book.verify()
     promise = f"epsilon {epsilon:.3g} of {float(curator.budget.epsilon or 0):g} at delta {delta:.0e}"
     pairs = [

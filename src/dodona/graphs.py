@@ -2,7 +2,9 @@
 
 Neighbouring graphs differ in one edge (``add-remove``), so a curator over this table protects each edge; the set of
 vertices is public. Accepted: a text file of "u v" lines (# and % start comments), an array or list of pairs, a SciPy
-sparse matrix, or a NetworkX graph. Self-loops and repeated edges are refused: who holds the graph settles them first.
+sparse matrix, or a NetworkX graph. Self-loops, repeated edges and weights are refused: who holds the graph settles them
+first. The nodes of a NetworkX graph are numbered in sorted order (``vertex_numbers``): the order in which they stand in
+it is most often that of its edges, which is private.
 """
 
 from __future__ import annotations
@@ -26,6 +28,8 @@ def edge_table(graph: Any, *, vertices: int | None = None, name: str = "edges", 
     ``rows``: the publicly known number of edges, if there is one; the true one is private.
     """
     pairs, count = _pairs(graph, vertices)
+    if count < 2:
+        raise BadTable(f"a graph must have at least two vertices, or it has no cut. Got {count}.")
     if pairs.size and (pairs.min() < 0 or pairs.max() >= count):
         raise BadTable(
             f"the ends of edges must be whole numbers from 0 to {count - 1}: state vertices= as it is known."
@@ -49,6 +53,16 @@ def distinct_edges(pairs: Any) -> NDArray[np.int64]:
     return np.unique(ordered, axis=0)
 
 
+def vertex_numbers(graph: Any) -> dict[Any, int]:
+    """Which number ``edge_table`` gives to each node of a NetworkX graph: a function of the set of nodes alone."""
+    nodes = list(graph.nodes())
+    try:
+        ordered = sorted(nodes)
+    except TypeError:  # labels of several kinds
+        ordered = sorted(nodes, key=lambda node: (type(node).__name__, repr(node)))
+    return {node: number for number, node in enumerate(ordered)}
+
+
 def read_pairs(path: str | os.PathLike[str]) -> NDArray[np.int64]:
     """The pairs of a text file, as they stand."""
     with open(path, encoding="utf-8") as file:
@@ -62,18 +76,27 @@ def read_pairs(path: str | os.PathLike[str]) -> NDArray[np.int64]:
 def _pairs(graph: Any, vertices: int | None) -> tuple[NDArray[np.int64], int]:
     if hasattr(graph, "tocoo"):  # SciPy sparse: a symmetric matrix stands for each edge once
         matrix = graph.tocoo()
-        upper = matrix.row <= matrix.col
+        _unweighted(matrix.data[matrix.data != 0])
+        upper = (matrix.row <= matrix.col) & (matrix.data != 0)
         if matrix.shape[0] != matrix.shape[1] or (abs(graph - graph.T)).nnz:
             raise BadTable("the adjacency matrix of an undirected graph must be square and symmetric.")
         return np.stack([matrix.row[upper], matrix.col[upper]], axis=1).astype(np.int64), int(matrix.shape[0])
     if hasattr(graph, "edges") and hasattr(graph, "number_of_nodes"):  # NetworkX
-        place = {node: i for i, node in enumerate(graph.nodes())}
-        ends = [(place[a], place[b]) for a, b in graph.edges()]
-        return _as_pairs(ends), int(graph.number_of_nodes())
+        place = vertex_numbers(graph)
+        _unweighted([weight for _, _, weight in graph.edges(data="weight", default=1)])
+        return _as_pairs([(place[a], place[b]) for a, b in graph.edges()]), int(graph.number_of_nodes())
     if vertices is None:
         raise BadTable("vertices= must be stated: how many there are is public, and must not be read from the edges.")
     pairs = read_pairs(graph) if isinstance(graph, str | os.PathLike) else _as_pairs(graph)
     return pairs, vertices
+
+
+def _unweighted(weights: Any) -> None:
+    if any(weight != 1 for weight in weights):
+        raise BadTable(
+            "edges must have no weights but 1: a cut counts edges, and one of large weight would be worth more than "
+            "noise hides. Leave the weights out first, where the number of edges is what you want to publish."
+        )
 
 
 def _as_pairs(pairs: Any) -> NDArray[np.int64]:

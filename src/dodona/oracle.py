@@ -201,3 +201,34 @@ class Oracle(ABC):
         if isinstance(question, str) and is_select(question):
             raise BadQuery("a SELECT goes to sql(), not ask(); ask() takes one row expression.")
         return as_query(question)
+
+
+class Front(Oracle):
+    """An oracle in front of another: known by its name, and efforts mean what they mean ``behind``.
+
+    What it shows and how it changes a question is its own.
+    """
+
+    def __init__(self, behind: Oracle) -> None:
+        self._behind = behind
+
+    @property
+    def name(self) -> str:
+        """As behind."""
+        return self._behind.name
+
+    @property
+    def sees_totals(self) -> bool:
+        """As behind."""
+        return self._behind.sees_totals
+
+    def effort(
+        self,
+        tolerance: Number | None,
+        share: Number | None,
+        epsilon: Number | None,
+        rho: Number | None,
+        confidence: Number,
+    ) -> Effort:
+        """As the oracle behind takes it."""
+        return self._behind.effort(tolerance, share, epsilon, rho, confidence)

@@ -13,10 +13,8 @@ from typing import Any, Protocol
 from numpy.typing import NDArray
 
 from dodona.answer import Answer, Finding, Price, Selection
-from dodona.effort import Effort
 from dodona.errors import BadQuery
-from dodona.oracle import Oracle, Request
-from dodona.privacy.numbers import Number
+from dodona.oracle import Front, Oracle, Request
 from dodona.query.expr import Call, Column, Expr, Literal
 from dodona.query.procedure import Procedure
 from dodona.query.schema import Integer, Real, Schema
@@ -56,11 +54,12 @@ class HasSubspace(Protocol):
         """The directions."""
 
 
-class View(Oracle):
+class View(Front):
     """``columns``: for each name of ``schema``, the expression over the oracle behind that stands for it."""
 
     def __init__(self, behind: Oracle, schema: Schema, columns: Mapping[str, Expr]) -> None:
-        self._behind, self._schema = behind, schema
+        super().__init__(behind)
+        self._schema = schema
         self._columns = {name: _kept(schema, name, columns[name]) for name in schema}
 
     @property
@@ -72,27 +71,6 @@ class View(Oracle):
     def rows(self) -> int | None:
         """The public number of rows."""
         return self._behind.rows
-
-    @property
-    def name(self) -> str:
-        """What FROM calls the table."""
-        return self._behind.name
-
-    @property
-    def sees_totals(self) -> bool:
-        """As behind."""
-        return self._behind.sees_totals
-
-    def effort(
-        self,
-        tolerance: Number | None,
-        share: Number | None,
-        epsilon: Number | None,
-        rho: Number | None,
-        confidence: Number,
-    ) -> Effort:
-        """As the oracle behind takes it."""
-        return self._behind.effort(tolerance, share, epsilon, rho, confidence)
 
     def answer(self, request: Request) -> Answer:
         """The rewritten question, asked behind."""

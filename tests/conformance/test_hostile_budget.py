@@ -1,5 +1,8 @@
 """HOSTILE V39-V54: one cap for all, charged before anything is read, through races, retries, crashes and full disks.
 
+Each runs on both stores of a ledger, SQLite and PostgreSQL (a thousand charges in PostgreSQL are slow tests), unless it
+is about one store's own machinery: V50, V51 and V53 are about SQLite's journal. What stands for them in PostgreSQL is
+in a second V51 and in ``tests/system/test_postgres_ledger_crash.py``.
 The long runs of the same cases are in ``tests/system/test_ledger_crash.py`` and ``test_ledger_faults.py``.
 """
 
@@ -16,7 +19,9 @@ import sqlite3
 import subprocess
 import sys
 import tempfile
+import uuid
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -29,15 +34,38 @@ from dodona.errors import AnswerLost, BudgetSpent, LedgerCorrupt, LedgerError, L
 from dodona.mechanisms import SecureBits
 from dodona.mechanisms.fixed import dyadic_above
 from dodona.privacy import UNITS, Budget, SqliteLedger
+from dodona.privacy.ledger import Ledger
+from dodona.privacy.open import is_address, open_ledger
+from dodona.privacy.postgres_ledger import PostgresLedger
 from dodona.query.expr import Call, Column, Literal
 from dodona.testing.oracles import seeded_curator
 from dodona.testing.places import PLACES, Rows, table
+from dodona.testing.postgres import PostgresServer
 from dodona.testing.twins import Twins
 
 Make = Callable[..., dd.Table]
 SCHEMA = dd.Schema({"x": dd.Real(0, 10), "ill": dd.Flag()})
-SCENARIOS = Path(__file__).parents[1] / "system" / "ledger_scenarios.py"
-SHIM = SCENARIOS.with_name("ledger_shim.c")
+SYSTEM = Path(__file__).parents[1] / "system"
+ONE = Budget(epsilon=1)
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def kept(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """Where a ledger is kept: in one store after the other."""
+    if request.param == "sqlite":
+        return str(tmp_path / "l")
+    return f"{request.getfixturevalue('postgres').url()}#{uuid.uuid4().hex}"
+
+
+@pytest.fixture(params=["memory", pytest.param("postgres", marks=pytest.mark.slow)])
+def busy(request: pytest.FixtureRequest) -> str | None:
+    """Where a ledger of a thousand charges is kept: in memory, as the charging is the same as in a file; or not."""
+    return None if request.param == "memory" else f"{request.getfixturevalue('postgres').url()}#{uuid.uuid4().hex}"
+
+
+def opened(kept: str | None) -> Ledger:
+    """The ledger of ``plain()`` and a budget of 1."""
+    return open_ledger(kept, ONE, atoms=1, neighbours="replace", population="t")
 
 
 @pytest.fixture(params=[pytest.param(p, marks=pytest.mark.slow) if p == "spark" else p for p in PLACES])
@@ -57,17 +85,18 @@ def plain(rows: int = 10, **facts: Any) -> dd.Table:
     return dd.Table(columns, SCHEMA, name="t", population="t", **facts)
 
 
-def scenario(name: str, target: Path, *numbers: int, preload: Path | None = None) -> dict[str, Any]:
+def scenario(name: str, target: Path | str, *numbers: int, preload: Path | None = None) -> dict[str, Any]:
     environment = {**os.environ, **({"LD_PRELOAD": str(preload)} if preload else {})}
-    command = [sys.executable, str(SCENARIOS), name, str(target), *map(str, numbers)]
+    script = SYSTEM / ("postgres_ledger_scenarios.py" if is_address(target) else "ledger_scenarios.py")
+    command = [sys.executable, str(script), name, str(target), *map(str, numbers)]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 0, done.stderr
-    found: dict[str, Any] = json.loads(done.stdout)
+    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
     return found
 
 
-def test_v39_eight_processes_spend_exactly_the_cap(tmp_path: Path) -> None:
-    found = scenario("crowd", tmp_path / "l", 8, 60, 100)
+def test_v39_eight_processes_spend_exactly_the_cap(kept: str) -> None:
+    found = scenario("crowd", kept, 8, 60, 100)
     assert (found["acked"], found["spent"], found["refused"], found["lost"]) == (100, 100, 380, 0)
 
 
@@ -81,8 +110,8 @@ def test_v40_a_price_reads_nothing_and_does_not_know_the_rows(make: Make) -> Non
     assert twins._twins[0].curator.ledger.left() == Budget(epsilon=1).capacity
 
 
-def test_v41_the_same_question_a_thousand_times_is_charged_each_time() -> None:
-    curator = seeded_curator(plain(), Budget(epsilon=1), 1)
+def test_v41_the_same_question_a_thousand_times_is_charged_each_time(busy: str | None) -> None:
+    curator = seeded_curator(plain(), ONE, 1, ledger=opened(busy))
     answers = [float(curator.ask("x", share="1/1000").total) for _ in range(1000)]
     assert len(set(answers)) > 900
     with pytest.raises(BudgetSpent):
@@ -90,18 +119,18 @@ def test_v41_the_same_question_a_thousand_times_is_charged_each_time() -> None:
     assert curator.left == 0
 
 
-def test_v41_stored_answers_are_the_same_each_time() -> None:
-    curator = seeded_curator(plain(), Budget(epsilon=1), 1)
+def test_v41_stored_answers_are_the_same_each_time(kept: str) -> None:
+    curator = seeded_curator(plain(), ONE, 1, ledger=opened(kept))
     answers = {curator.ask("x", share="1/10", request_id="r").to_json() for _ in range(100)}
     assert len(answers) == 1
     assert curator.left == pytest.approx(0.9)
 
 
-def test_v42_a_retry_after_a_lost_line_is_the_same_answer(tmp_path: Path) -> None:
-    first = dd.Curator(plain(), Budget(epsilon=1), tmp_path / "l").ask("x", epsilon="1/4", request_id="key")
-    again = dd.Curator(plain(), Budget(epsilon=1), tmp_path / "l").ask("x", epsilon="1/4", request_id="key")
+def test_v42_a_retry_after_a_lost_line_is_the_same_answer(kept: str) -> None:
+    first = dd.Curator(plain(), ONE, kept).ask("x", epsilon="1/4", request_id="key")
+    again = dd.Curator(plain(), ONE, kept).ask("x", epsilon="1/4", request_id="key")
     assert again.to_json() == first.to_json()
-    curator = dd.Curator(plain(), Budget(epsilon=1), tmp_path / "l")
+    curator = dd.Curator(plain(), ONE, kept)
     assert curator.left == 0.75
     with pytest.raises(Refused, match="one question"):
         curator.ask("x + 1", epsilon="1/4", request_id="key")
@@ -111,8 +140,8 @@ def test_v42_a_retry_after_a_lost_line_is_the_same_answer(tmp_path: Path) -> Non
 
 @pytest.mark.parametrize("parts", [10, 11, 3, 7])
 @pytest.mark.parametrize("effort", ["share", "epsilon"])
-def test_v43_n_nths_are_one_and_no_unit_more(parts: int, effort: str) -> None:
-    curator = seeded_curator(plain(), Budget(epsilon=1), 1)
+def test_v43_n_nths_are_one_and_no_unit_more(parts: int, effort: str, kept: str) -> None:
+    curator = seeded_curator(plain(), ONE, 1, ledger=opened(kept))
     for _ in range(parts):
         curator.ask("x", **{effort: f"1/{parts}"})  # type: ignore[arg-type]
     assert curator.ledger.left() == 0
@@ -121,8 +150,8 @@ def test_v43_n_nths_are_one_and_no_unit_more(parts: int, effort: str) -> None:
     assert curator.ledger.spent() == UNITS
 
 
-def test_v44_less_than_a_unit_is_rounded_up_and_refused() -> None:
-    curator = seeded_curator(plain(), Budget(epsilon=1), 1)
+def test_v44_less_than_a_unit_is_rounded_up_and_refused(kept: str) -> None:
+    curator = seeded_curator(plain(), ONE, 1, ledger=opened(kept))
     curator.ask("x", share=1)
     assert curator.budget.units(dd.privacy.Cost.pure(Fraction(1, 10**40))) == 1
     for epsilon in ("1e-12", Fraction(1, 10**12)):
@@ -131,14 +160,14 @@ def test_v44_less_than_a_unit_is_rounded_up_and_refused() -> None:
 
 
 @pytest.mark.parametrize("fault", [ZeroDivisionError("row 7 is 12345"), MemoryError(), RuntimeError("x"), OSError(5)])
-def test_v45_a_fault_in_the_engine_is_charged_and_says_nothing(fault: Exception) -> None:
+def test_v45_a_fault_in_the_engine_is_charged_and_says_nothing(fault: Exception, kept: str) -> None:
     rows = plain()
 
     def broken(_: Any) -> Any:
         raise fault
 
     rows.engine.totals = broken  # type: ignore[method-assign]
-    curator = seeded_curator(rows, Budget(epsilon=1), 1)
+    curator = seeded_curator(rows, ONE, 1, ledger=opened(kept))
     texts = set()
     for tries in (1, 2):
         with pytest.raises(AnswerLost) as lost:
@@ -150,13 +179,14 @@ def test_v45_a_fault_in_the_engine_is_charged_and_says_nothing(fault: Exception)
     assert len(texts) == 1
 
 
-def _recovered(epsilon: int, queries: int = 512, seed: int = 3) -> float:
+def _recovered(epsilon: int, queries: int = 512, seed: int = 3, kept: str | None = None) -> float:
     """Two analysts take turns with subset sums of 64 secret bits; least squares over all their answers."""
     chance = np.random.default_rng(seed)
     secret = chance.random(64) < 0.5
     schema = dd.Schema({"id": dd.Integer(0, 63), "ill": dd.Flag()})
     people = dd.Table({"id": np.arange(64.0), "ill": secret}, schema, name="t", population="t")
-    first = seeded_curator(people, Budget(epsilon=epsilon), seed)
+    ledger = open_ledger(kept, Budget(epsilon=epsilon), atoms=1, neighbours="replace", population="t")
+    first = seeded_curator(people, Budget(epsilon=epsilon), seed, ledger=ledger)
     second = seeded_curator(people, Budget(epsilon=epsilon), seed + 1, ledger=first.ledger, analyst="other")
     subsets, answers = [], []
     for number in range(queries):
@@ -172,14 +202,14 @@ def _recovered(epsilon: int, queries: int = 512, seed: int = 3) -> float:
     return float(np.mean((guess > 0.5) == secret))
 
 
-def test_v46_two_analysts_together_stay_under_the_bound() -> None:
+def test_v46_two_analysts_together_stay_under_the_bound(busy: str | None) -> None:
     bound = math.e / (1 + math.e)
-    assert _recovered(1) <= bound + 4 * math.sqrt(bound * (1 - bound) / 64)
+    assert _recovered(1, kept=busy) <= bound + 4 * math.sqrt(bound * (1 - bound) / 64)
     assert _recovered(20_000, 128) == 1.0, "the positive control: with no cap worth the name every bit is recovered"
 
 
-def test_v47_epsilon_chosen_from_the_last_answer_equals_the_exact_model() -> None:
-    curator = seeded_curator(plain(), Budget(epsilon=1), 5)
+def test_v47_epsilon_chosen_from_the_last_answer_equals_the_exact_model(busy: str | None) -> None:
+    curator = seeded_curator(plain(), ONE, 5, ledger=opened(busy))
     left, refused, last = UNITS, 0, 0.0
     for _ in range(1000):
         epsilon = Fraction(1 + int(abs(last) * 7919) % 40, 9009)
@@ -200,14 +230,13 @@ POINTS = ("before charge", "in commit", "after charge", "before noise", "in tota
 
 
 @pytest.mark.parametrize("point", POINTS)
-def test_v48_killed_between_question_and_answer(point: str, tmp_path: Path) -> None:
-    path = tmp_path / "l"
-    dd.Curator(plain(), Budget(epsilon=1), path).ledger.close()
+def test_v48_killed_between_question_and_answer(point: str, kept: str) -> None:
+    dd.Curator(plain(), ONE, kept).ledger.close()
     reader, writer = os.pipe()
     child = os.fork()
     if child == 0:
         try:
-            curator = dd.Curator(plain(), Budget(epsilon=1), path)
+            curator = dd.Curator(plain(), ONE, kept)
             _die_at(point, curator)
             os.write(writer, curator.ask("x", epsilon="1/4", request_id="r").to_json().encode())
         finally:
@@ -217,7 +246,7 @@ def test_v48_killed_between_question_and_answer(point: str, tmp_path: Path) -> N
         said = pipe.read()
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == -signal.SIGKILL
     assert said == b"", "an answer left a process that had not stored it"
-    curator = dd.Curator(plain(), Budget(epsilon=1), path)
+    curator = dd.Curator(plain(), ONE, kept)
     assert curator.ledger.verify().spent in (0, UNITS // 4)
     spent = POINTS.index(point) >= 2
     assert curator.left == (0.75 if spent else 1.0)
@@ -247,8 +276,8 @@ def _die_at(point: str, curator: dd.Curator) -> None:
     places[point]()
 
 
-def test_v49_kills_at_random_lose_nothing(tmp_path: Path) -> None:
-    found = scenario("storm", tmp_path / "l", 40, 4, 10**6)
+def test_v49_kills_at_random_lose_nothing(kept: str) -> None:
+    found = scenario("storm", kept, 40, 4, 10**6)
     assert found["kills"] == 40
     assert found["lost"] == found["lost_answers"] == 0
     assert found["acked"] <= found["spent"] == found["charged"] <= found["acked"] + 40
@@ -260,7 +289,7 @@ def shim(tmp_path_factory: pytest.TempPathFactory) -> Path:
     if compiler is None or not sys.platform.startswith("linux"):
         pytest.skip("failing system calls needs Linux and a C compiler (cc or gcc) for the preloaded shim")
     library = tmp_path_factory.mktemp("shim") / "shim.so"
-    subprocess.run([compiler, "-shared", "-fPIC", "-O1", "-o", library, SHIM, "-ldl"], check=True)
+    subprocess.run([compiler, "-shared", "-fPIC", "-O1", "-o", library, SYSTEM / "ledger_shim.c", "-ldl"], check=True)
     return library
 
 
@@ -284,6 +313,18 @@ def test_v51_a_wal_ledger_is_refused(sync: str, tmp_path: Path) -> None:
         dd.Curator(plain(), Budget(epsilon=1), path)
 
 
+def test_v51_a_postgresql_that_may_lose_a_commit_is_refused(postgres: PostgresServer) -> None:
+    """What WAL with NORMAL is to SQLite: a commit acknowledged before it is on the disk."""
+    kept = f"{postgres.url()}#{uuid.uuid4().hex}"
+    curator = dd.Curator(plain(), ONE, kept)
+    curator.ask("x", epsilon="1/4")
+    session = curator.ledger._session  # type: ignore[attr-defined]
+    session._connection.execute("SET synchronous_commit = off")
+    with pytest.raises(LedgerCorrupt, match="synchronous_commit"):
+        curator.ask("x", epsilon="1/4")
+    assert dd.Curator(plain(), ONE, kept).left == 0.75
+
+
 @pytest.fixture
 def open_folder() -> Iterator[Path]:
     """pytest's own folders are closed to other users."""
@@ -303,20 +344,37 @@ def test_v52_a_file_system_that_cannot_be_written_gives_no_answer(open_folder: P
     assert scenario("readonly", open_folder / "l") == {"said": ["unavailable", "unavailable"], "code": 0}
 
 
-def test_v52_a_lock_held_by_others_gives_no_answer(tmp_path: Path) -> None:
-    ledger = SqliteLedger.open(tmp_path / "l", Budget(epsilon=1), population="t", timeout=0.2)
-    curator = dd.Curator.sharing(plain(), ledger, analyst="a")
+@contextmanager
+def _held_by_another(kept: str) -> Iterator[Ledger]:
+    """A ledger that waits a fifth of a second, and someone else who holds what it waits for."""
+    kind = PostgresLedger if is_address(kept) else SqliteLedger
+    with kind.open(kept, ONE, population="t", timeout=0.2) as ledger:
+        if is_address(kept):
+            import psycopg
+
+            address, _, name = kept.partition("#")
+            with psycopg.connect(address) as other:
+                other.execute(f'SELECT * FROM "{name}".head FOR UPDATE')
+                yield ledger
+        else:
+            with Path(kept + ".lock").open("rb") as other:
+                fcntl.flock(other, fcntl.LOCK_EX)
+                yield ledger
+
+
+def test_v52_a_lock_held_by_others_gives_no_answer(kept: str) -> None:
     texts = set()
-    with (tmp_path / "l.lock").open("rb") as other:
-        fcntl.flock(other, fcntl.LOCK_EX)
+    with _held_by_another(kept) as ledger:
+        curator = dd.Curator.sharing(plain(), ledger, analyst="a")
         for question in ("x", "ill"):
             with pytest.raises(LedgerUnavailable) as refusal:
                 curator.ask(question, epsilon="1/4")
             texts.add(str(refusal.value))
     assert len(texts) == 1
-    assert ledger.spent() == 0
-    curator.ask("x", epsilon="1/4")
-    assert curator.left == 0.75
+    after = dd.Curator(plain(), ONE, kept)
+    assert after.left == 1
+    after.ask("x", epsilon="1/4")
+    assert after.left == 0.75
 
 
 def test_v53_wal_is_never_used_whatever_the_version(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -333,9 +391,9 @@ def test_v53_wal_is_never_used_whatever_the_version(tmp_path: Path, monkeypatch:
             SqliteLedger.open(path, Budget(epsilon=1))
 
 
-def test_v54_forked_workers_share_neither_connections_nor_noise(tmp_path: Path) -> None:
+def test_v54_forked_workers_share_neither_connections_nor_noise(kept: str) -> None:
     """4 x 10,000 draws of workers forked after the ledger and the sampler were used: no 64-bit value twice."""
-    curator = dd.Curator(plain(), Budget(epsilon=1), tmp_path / "l")
+    curator = dd.Curator(plain(), ONE, kept)
     curator.ask("x", epsilon="1/100")
     source = curator._bits
     assert isinstance(source, SecureBits)
@@ -393,6 +451,47 @@ def test_a_restored_old_ledger_is_refused_and_receipts_find_two_restored_files(t
     assert newest != path.read_bytes()
 
 
+def test_the_ledger_does_not_tell_how_long_the_rows_took(kept: str) -> None:
+    """Found by attack: the entry of an answer was stamped when it was stored, to the microsecond, and anyone who may
+    read the ledger could subtract the time of the charge."""
+    from datetime import UTC, datetime, timedelta
+
+    moments = iter(datetime(2026, 1, 1, tzinfo=UTC) + timedelta(seconds=7.654321 * n) for n in range(9))
+    kind = PostgresLedger if is_address(kept) else SqliteLedger
+    with kind.open(kept, ONE, population="t", clock=lambda: next(moments)) as ledger:
+        curator = dd.Curator.sharing(plain(), ledger, analyst="a")
+        for _ in range(2):
+            curator.ask("x", epsilon="1/4")
+        times = [(entry.kind, entry.time) for entry in ledger.entries()]
+        ledger.verify()
+    first, second = "2026-01-01T00:00:00+00:00", "2026-01-01T00:00:07+00:00"
+    assert times == [("charge", first), ("answer", first), ("charge", second), ("answer", second)]
+
+
+@pytest.mark.parametrize("later", ["another column", "other values", "another order"])
+def test_a_ledger_charged_by_other_public_groups_is_refused(later: str, kept: str) -> None:
+    """Found by attack: groups pay by number, so with `sex` made private and `smoker` public the women had paid, and a
+    question about the non-smokers, some of them the same people, was answered with a second whole budget."""
+    rows = {name: np.arange(12) % 3 == place for place, name in enumerate(("sex", "smoker", "ill"))}
+    rows["town"] = np.array(["a", "b"] * 6, dtype=object)
+
+    def curator(public: str, towns: tuple[str, ...] = ("a", "b")) -> dd.Curator:
+        flags = {name: dd.Flag(missing=False, public=name == public) for name in ("sex", "smoker", "ill")}
+        schema = dd.Schema({**flags, "town": dd.Category(*towns, missing="a", public=public == "town")})
+        return dd.Curator(dd.Table(rows, schema, name="t", population="people"), ONE, kept)
+
+    other = {
+        "another column": lambda: curator("smoker"),
+        "other values": lambda: curator("town", ("a", "c")),
+        "another order": lambda: curator("town", ("b", "a")),
+    }[later]
+    public, group = ("sex", "sex") if later == "another column" else ("town", "town = 'a'")
+    curator(public).sql(f"SELECT SUM(ill) FROM t WHERE {group}", share=1)
+    with pytest.raises(Refused, match="lifetime of its data"):
+        other()
+    assert curator(public).ledger.spent() == UNITS
+
+
 def test_a_swapped_data_file_is_refused_by_an_open_table_and_another_name_is_another_population(tmp_path: Path) -> None:
     """The population is the path (docs/privacy.md): a symlink is another name, so the ledger refuses to serve it.
 
@@ -417,7 +516,7 @@ def test_a_swapped_data_file_is_refused_by_an_open_table_and_another_name_is_ano
     assert curator.left == 0.5
 
 
-def test_clocks_that_jump_decide_nothing(tmp_path: Path) -> None:
+def test_clocks_that_jump_decide_nothing(kept: str) -> None:
     from datetime import UTC, datetime, timedelta
 
     chance = random.Random(4)
@@ -426,7 +525,8 @@ def test_clocks_that_jump_decide_nothing(tmp_path: Path) -> None:
     def clock() -> datetime:
         return start + timedelta(days=chance.uniform(-300_000, 300_000))
 
-    with SqliteLedger.open(tmp_path / "l", Budget(epsilon=Fraction(30, UNITS)), clock=clock) as ledger:
+    kind = PostgresLedger if is_address(kept) else SqliteLedger
+    with kind.open(kept, Budget(epsilon=Fraction(30, UNITS)), clock=clock) as ledger:
         for number in range(30):
             ledger.charge(amount=1, analyst="a", request_id=str(number), what="q")
         with pytest.raises(BudgetSpent):

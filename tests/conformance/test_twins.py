@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
@@ -16,12 +18,16 @@ from hypothesis import strategies as st
 import dodona as dd
 from dodona.engines.memory import MemoryEngine
 from dodona.errors import AnswerLost, DodonaError
+from dodona.query.expr import Column
 from dodona.query.reach import Reach
 from dodona.query.schema import Schema
+from dodona.query.statistic import Gate, Partition, as_expr
+from dodona.query.unit import Unit
 from dodona.testing.engines import arrays, arrow_table
 from dodona.testing.oracles import SCHEMA
 from dodona.testing.strategies import RawColumn, random_query, random_schema, raw_column
 from dodona.testing.twins import Twins
+from dodona.trust.atoms import Atoms
 
 FEW = 2_000
 MANY = 100_000
@@ -87,6 +93,7 @@ def _run(examples: int, folder: Path | None = None) -> int:
             compared += twins.requests
 
     alike()
+    print(f"M6: {compared:,} requests on twins {'in memory' if folder is None else 'in files'}")
     return compared
 
 
@@ -199,3 +206,149 @@ def test_what_tells_of_a_row_is_caught(leak: str, monkeypatch: pytest.MonkeyPatc
 def test_the_folder_is_left_clean(tmp_path: Path) -> None:
     _run(1, tmp_path)
     assert sorted(os.listdir(tmp_path)) == ["0.parquet", "1.parquet"]
+
+
+# -- people, not rows --------------------------------------------------------------------------------------------------
+
+
+def _unit(data: st.DataObject, schema: Schema) -> Unit:
+    grouping = [name for name, column in schema.items() if not isinstance(column, dd.Real)]
+    group = tuple(data.draw(st.lists(st.sampled_from(grouping), unique=True, max_size=2))) if grouping else ()
+    most = data.draw(st.integers(1, 5))
+    return Unit("whose of it", most, group, data.draw(st.integers(1, most)) if group else None)
+
+
+def _units(examples: int, folder: Path | None = None) -> int:
+    """Twins that differ in all rows of one person: others' rows must be kept or left out as before."""
+    compared = 0
+
+    @settings(
+        max_examples=examples // REQUESTS + 1,
+        deadline=None,
+        database=None,
+        suppress_health_check=list(HealthCheck),
+        phases=[Phase.generate],
+    )
+    @given(st.data())
+    def alike(data: st.DataObject) -> None:
+        nonlocal compared
+        schema = data.draw(random_schema())
+        rows, unit = data.draw(st.sampled_from([1, 9, 24])), _unit(data, schema)
+        columns = {name: data.draw(raw_column(column, rows)) for name, column in schema.items()}
+        whose = data.draw(st.lists(st.sampled_from([0, 1, 2, None]), min_size=rows, max_size=rows))
+        gone = data.draw(st.sampled_from(whose))
+        tables = []
+        for number, kept in enumerate([list(range(rows)), [i for i in range(rows) if whose[i] != gone]]):
+            held = {n: RawColumn(c.physical, [c.values[i] for i in kept]) for n, c in columns.items()}
+            own = np.array([whose[i] for i in kept], dtype=object)
+            facts: dict[str, Any] = {"neighbours": "add-remove", "rows": 10, "name": "t", "population": "t"}
+            source: Any = {**arrays(held), unit.column: own}
+            if folder is not None:
+                source = folder / f"{number}.parquet"
+                people = pa.array(own.tolist(), pa.int64())
+                pq.write_table(arrow_table(held).append_column(unit.column, people), source)
+            tables.append(dd.Table(source, schema, unit=unit, **facts))
+        twins = Twins(tables[0], tables[1], data.draw(st.sampled_from(BUDGETS)))
+        for _ in range(REQUESTS):
+            query = data.draw(random_query(schema))
+            for name in unit.group:  # the case in which a person counts for less than all of their rows
+                query = Partition(as_expr(Column(name)), query) if data.draw(st.booleans()) else query
+            try:
+                getattr(twins, data.draw(KINDS))(query, **data.draw(st.sampled_from(EFFORTS)))
+            except AnswerLost:
+                raise AssertionError(f"{query} was charged and failed") from None
+            except DodonaError:
+                pass
+        compared += twins.requests
+
+    alike()
+    print(f"M6: {compared:,} requests on twins of units {'in memory' if folder is None else 'in files'}")
+    return compared
+
+
+def test_m06_twins_that_differ_in_a_whole_person() -> None:
+    assert _units(400) >= 400
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("place", ["memory", "files"])
+def test_m06_many_twins_that_differ_in_a_whole_person(place: str, tmp_path: Path) -> None:
+    count = 10_000 if place == "memory" else 2_000
+    assert _units(count, None if place == "memory" else tmp_path) >= count
+
+
+# -- public groups -----------------------------------------------------------------------------------------------------
+
+
+def _public(data: st.DataObject) -> Schema:
+    """A random schema whose categories and flags may be public, with at least one of each kind of column."""
+    towns = dd.Category("a", "b", missing=data.draw(st.sampled_from([None, "b"])), public=True)
+    flag = dd.Flag(missing=data.draw(st.sampled_from([None, True])), public=data.draw(st.booleans()))
+    return Schema({"town": towns, "member": flag, **data.draw(random_schema(2))})
+
+
+def _atom(table: dd.Table, row: int) -> int:
+    """The number of a row's atom, from its cleaned public values: last public column fastest, missing last."""
+    atom, engine = 0, table.engine
+    assert isinstance(engine, MemoryEngine)
+    for name in table.schema.public:
+        column, (values, null) = table.schema[name], engine._columns[name]
+        known = len(column.values) if isinstance(column, dd.Category) else 2
+        code = known if null is not None and null[row] else int(values[row])
+        atom = atom * (known + (column.missing is None)) + code
+    return atom
+
+
+def _spared(examples: int) -> int:
+    """How many questions were charged to others than the row that changed, and did not notice it."""
+    spared = 0
+
+    @settings(
+        max_examples=examples,
+        deadline=None,
+        database=None,
+        suppress_health_check=list(HealthCheck),
+        phases=[Phase.generate],
+    )
+    @given(st.data())
+    def alike(data: st.DataObject) -> None:
+        nonlocal spared
+        schema = _public(data)
+        columns = {name: data.draw(raw_column(column, 6)) for name, column in schema.items()}
+        changed = {
+            name: RawColumn(c.physical, c.values if schema[name].public else [c.values[1], *c.values[1:]])
+            for name, c in columns.items()
+        }
+        tables = [dd.Table(arrays(held), schema, name="t", population="t") for held in (columns, changed)]
+        twins = Twins(tables[0], tables[1], BUDGETS[0])
+        first, second = twins._twins
+        for _ in range(4):
+            query = data.draw(random_query(schema, 2))
+            gates = st.sampled_from(["town = 'a'", "NOT member", "town IN ('a', 'b')", "town IS NULL"])
+            for gate in data.draw(st.lists(gates, min_size=1, max_size=2)):
+                query = Gate(as_expr(gate), query)
+            with suppress(DodonaError):
+                twins.ask(query, share=0.001)
+            scope = first.charges[0].entry.scope if first.charges else None
+            if scope is not None and _atom(tables[0], 0) not in scope:
+                spared += 1
+                assert all(np.array_equal(a, b) for a, b in zip(first.inputs, second.inputs, strict=True)), str(query)
+
+    alike()
+    return spared
+
+
+def test_whoever_does_not_pay_changes_nothing() -> None:
+    """Charges in parallel (SuLQ 3.1.2): a row of an atom outside the charged scope must not move one of the sums."""
+    assert _spared(60) > 10
+
+
+@pytest.mark.slow
+def test_whoever_does_not_pay_changes_nothing_in_many_questions() -> None:
+    assert _spared(3000) > 500
+
+
+def test_a_scope_that_spares_who_should_pay_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Atoms, "touched", lambda _self, _scopes: (0,))
+    with pytest.raises(AssertionError):
+        _spared(60)

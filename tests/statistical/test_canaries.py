@@ -179,6 +179,8 @@ def test_too_few_runs_are_refused():
 # -- every algorithm --------------------------------------------------------------------------------------------------
 
 NUMBERS, FLAGS = ("u", "v"), ("flag", "group")
+SURE = 0.9999
+"""There are some thirty algorithms: at 95 % a sound one would be called broken in most runs of them all."""
 LEARNERS = {
     "SVD": (NUMBERS, {"n_components": 1}, None),
     "PCA": (NUMBERS, {"n_components": 1}, None),
@@ -208,6 +210,7 @@ RELEASES = {
     "intervals": lambda o: release.intervals(o, "u", bits=5, share=1),
     "boxes": lambda o: release.boxes(o, ["u", "v"], bits=3, share=1),
     "halfspaces": lambda o: release.halfspaces(o, ["u", "v"], share=1, probes=12),
+    "halfspace_nets": lambda o: release.halfspace_nets(o, ["u", "v"], share=1, projections=3),
     "arrangement": lambda o: release.arrangement(o, CONCEPTS, share=1),
     "multiplicative_weights": lambda o: release.multiplicative_weights(o, CONCEPTS, beta=0.3, rounds=4, share=1),
     "submodular": lambda o: release.conjunctions(o.select_columns("flag"), width=1, share=1, method="submodular"),
@@ -238,7 +241,6 @@ def test_every_learner_and_release_has_a_case():
         "median",
         "quantile",
         "arrangement_question",
-        "halfspace_nets",
     }
     known = {name.split(",")[0] for name in RELEASES} | {"cuts"}
     assert {name for name in home if not name.startswith("plan_")} - free == known
@@ -248,7 +250,8 @@ def test_every_learner_and_release_has_a_case():
 @pytest.mark.parametrize("name", list(LEARNERS))
 def test_every_learner_stays_within_its_claim(name):
     rows = table(ONE, 400), table(OTHER, 400)
-    audit = canary(fitting(name), *rows, dd.Budget(rho=2), name=name, runs=120)
+    audit = canary(fitting(name), *rows, dd.Budget(rho=2), name=name, runs=120, confidence=SURE)
+    print(audit)
     assert audit.holds, audit
 
 
@@ -256,7 +259,8 @@ def test_every_learner_stays_within_its_claim(name):
 @pytest.mark.parametrize("name", list(RELEASES))
 def test_every_release_stays_within_its_claim(name):
     rows = table(ONE, 400), table(OTHER, 400)
-    audit = canary(RELEASES[name], *rows, dd.Budget(rho=2), name=name, runs=80)
+    audit = canary(RELEASES[name], *rows, dd.Budget(rho=2), name=name, runs=80, confidence=SURE)
+    print(audit)
     assert audit.holds, audit
 
 
@@ -273,6 +277,7 @@ def test_cuts_stay_within_their_claim():
         dd.Budget(rho=2),
         name="cuts",
         runs=80,
-        confidence=0.999,
+        confidence=SURE,
     )
+    print(audit)
     assert audit.holds, audit

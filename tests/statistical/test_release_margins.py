@@ -1,4 +1,7 @@
-"""Stated margins hold: at a nominal 95 %, published ranges, boxes, halfspaces and tables cover the truth."""
+"""Stated margins hold: at a nominal 95 %, published ranges, boxes, halfspaces and tables cover the truth.
+
+Margins of a tenth of the size must not pass the same check, or it would check nothing.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,7 @@ import math
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from dodona.concepts.finite import Finite
 from dodona.engines.table import Table
@@ -22,12 +26,22 @@ from dodona.testing.oracles import seeded_curator
 from dodona.trust.exact import Exact
 
 LEAST = 0.9
+WRONG = 0.1  # some margins are wide: half of a bucket that an end cuts, shrinkage counted as an error
 ROWS = 6000
 
 
-def covered(synopsis: Synopsis, exact: Oracle, query: Query) -> float:
+def covered(synopsis: Synopsis, exact: Oracle, query: Query) -> NDArray[np.bool_]:
+    """Which answers are within their margins, and within a wrong scale of them: (2, questions)."""
     answer, truth = synopsis.ask(query), exact.ask(query)
-    return float(np.mean(np.abs(np.asarray(answer.total) - np.asarray(truth.total)) <= np.asarray(answer.margin)))
+    off, margin = np.abs(np.asarray(answer.total) - np.asarray(truth.total)), np.asarray(answer.margin)
+    return np.stack([off <= margin, off <= WRONG * margin])
+
+
+def holds(found: list[NDArray[np.bool_]]) -> None:
+    """Margins hold, and the same check turns down margins of a wrong scale."""
+    right, wrong = np.mean(found, axis=(0, 2))
+    assert right >= LEAST
+    assert wrong < LEAST
 
 
 def line(shape: str) -> Table:
@@ -52,7 +66,7 @@ def test_ranges_are_within_their_margins(method: str, shape: str) -> None:
         covered(intervals(seeded_curator(table, budget, seed), "x", share=1, method=method), Exact(table), asked)
         for seed in range(4)
     ]
-    assert np.mean(found) >= LEAST
+    holds(found)
 
 
 @pytest.mark.parametrize("shape", ["even", "heap"])
@@ -69,7 +83,7 @@ def test_boxes_are_within_their_margins(shape: str) -> None:
         covered(boxes(seeded_curator(table, Budget(epsilon=0.3), seed), ["x", "y"], share=1), Exact(table), asked)
         for seed in range(5)
     ]
-    assert np.mean(found) >= LEAST
+    holds(found)
 
 
 @pytest.mark.parametrize("epsilon", [0.1, 2])
@@ -87,7 +101,7 @@ def test_halfspaces_are_within_their_margins(shape: str, epsilon: float) -> None
         covered(halfspaces(seeded_curator(table, Budget(epsilon=epsilon), seed), names, share=1), Exact(table), asked)
         for seed in range(2)
     ]
-    assert np.mean(found) >= LEAST
+    holds(found)
 
 
 SMALL = Schema({"a": Flag(), "k": Category("x", "y", "z"), "v": Integer(0, 3)})

@@ -23,7 +23,7 @@ from dodona.engines.table import Table
 from dodona.query.expr import Column
 from dodona.query.plan import compile_query
 from dodona.query.statistic import Features, Outer, Partition, Stack, Value, as_expr
-from dodona.testing.spark import cluster_session, connect_session
+from dodona.testing.spark import cluster_session, connect_session, standalone_session
 
 SCHEMA = dd.Schema({"x": dd.Real(0, 1), "n": dd.Integer(0, 9), "g": dd.Category("a", "b", "c")})
 ROWS = 40_000
@@ -66,6 +66,13 @@ def agree(session: Any, folder: Path) -> None:
 def cluster(folder: Path) -> None:
     """Executors in processes of their own."""
     with cluster_session() as session:
+        agree(session, folder)
+
+
+def standalone(folder: Path) -> None:
+    """A master and a worker as a cluster has them."""
+    with standalone_session() as session:
+        assert session.sparkContext.master.startswith("spark://")
         agree(session, folder)
 
 
@@ -134,5 +141,5 @@ def _slowly(batches: Any) -> Any:
 
 
 if __name__ == "__main__":
-    {"cluster": cluster, "connect": connect, "kill": kill}[sys.argv[1]](Path(sys.argv[2]))
+    {"cluster": cluster, "connect": connect, "kill": kill, "standalone": standalone}[sys.argv[1]](Path(sys.argv[2]))
     print("ok")

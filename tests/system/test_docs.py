@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import re
 import shlex
@@ -144,11 +145,45 @@ def test_every_fence_names_its_language() -> None:
         assert all(fences[::2]), file
 
 
+def headings(text: str) -> set[str]:
+    """What a page's headings and marked places are called in links."""
+    outside = re.sub(r"^```.*?^```", "", text, flags=re.MULTILINE | re.DOTALL)
+    titles = re.findall(r"^#+ (.*)$", outside, re.MULTILINE)
+    named = {re.sub(r"[-\s]+", "-", re.sub(r"[^\w\s-]", "", title).strip().lower()) for title in titles}
+    return named | set(re.findall(r'id="([^"]+)"', outside))
+
+
+def dead_links(file: Path, text: str) -> list[str]:
+    """Links of a page to files that are not there, or to places that are not in them."""
+    found = []
+    for link in re.findall(r"\]\((?!https?:|mailto:)([^)\s]+)\)", re.sub(r"^```.*?^```", "", text, flags=re.M | re.S)):
+        path, _, place = link.partition("#")
+        target = file.parent / path if path else file
+        if not target.exists() or (
+            place and "reference" not in target.parts and place not in headings(target.read_text(encoding="utf-8"))
+        ):
+            found.append(link)
+    return found
+
+
+@pytest.mark.parametrize("file", sorted(DOCS.rglob("*.md")), ids=lambda f: str(f.relative_to(DOCS)))
+def test_no_link_is_dead(file: Path) -> None:
+    assert dead_links(file, file.read_text(encoding="utf-8")) == []
+
+
+def test_a_dead_link_is_noticed() -> None:
+    page = DOCS / "start.md"
+    text = (
+        "[a](nothing.md) [b](privacy.md#nowhere) [c](#nowhere) [d](privacy.md) [e](errata.md#e1) ![f](gallery/no.png)"
+    )
+    assert dead_links(page, text) == ["nothing.md", "privacy.md#nowhere", "#nowhere", "gallery/no.png"]
+
+
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     pytest.importorskip("mkdocs", reason="the site needs the extra 'docs'")
     folder = tmp_path_factory.mktemp("site")
-    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(folder)]
+    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(folder)]  # quiet is not strict
     env = {**os.environ, "NO_MKDOCS_2_WARNING": "1"}
     done = subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True, timeout=400, check=False)
     assert done.returncode == 0, done.stderr
@@ -169,12 +204,11 @@ def test_the_site_builds_strictly_and_asks_nobody_for_anything(site: Path) -> No
 
 @pytest.mark.slow
 def test_every_public_name_is_in_the_reference(site: Path) -> None:
-    import dodona
-    import dodona.learn
-    import dodona.release
-
     reference = "".join(page.read_text(encoding="utf-8") for page in (site / "reference").glob("*.html"))
-    rooms = ((dodona, dodona.__all__), (dodona.learn, dodona.learn.__all__), (dodona.release, dir(dodona.release)))
-    for room, names in rooms:
-        for name in names:
-            assert f'id="{getattr(room, name).__module__}.{name}"' in reference, name
+    for room in ("", ".learn", ".release", ".concepts", ".mechanisms", ".audit", ".local", ".errors", ".testing"):
+        module = importlib.import_module(f"dodona{room}")
+        named = [name for name in getattr(module, "__all__", None) or dir(module) if not name.startswith("_")]
+        for name in named:
+            home = getattr(getattr(module, name), "__module__", None)
+            if home is not None and home.startswith("dodona"):
+                assert f'id="{home}.{name}"' in reference, f"{home}.{name}"

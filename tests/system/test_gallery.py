@@ -15,14 +15,10 @@ pytest.importorskip("sklearn", reason="learners need the extra 'learn'")
 ROOT = Path(__file__).resolve().parents[2]
 GALLERY = ROOT / "examples" / "gallery"
 SCRIPTS = sorted(file for file in GALLERY.glob("*.py") if not file.stem.startswith("_"))
-SLOW = {"roc", "classifiers", "belief_gain", "parity", "reconstruction"}
-"""Those that take more than four seconds of a core."""
 MOST_BYTES = 80_000
 
 
-@pytest.mark.parametrize(
-    "script", [pytest.param(s, marks=[pytest.mark.slow] if s.stem in SLOW else [], id=s.stem) for s in SCRIPTS]
-)
+@pytest.mark.parametrize("script", SCRIPTS, ids=[s.stem for s in SCRIPTS])
 def test_it_draws_its_picture(script: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DODONA_GALLERY", str(tmp_path))
     monkeypatch.setattr(sys, "path", [str(GALLERY), *sys.path])

@@ -61,6 +61,7 @@ def test_v39_many_processes_spend_exactly_the_cap(tmp_path: Path, processes: int
 
 def _storm(path: Path, kills: int, limit: float) -> None:
     found = run("storm", path, kills, 4, 10**6, limit=limit)
+    print(f"M8, SQLite: {found}")
     assert found["kills"] == kills
     assert found["lost"] == found["lost_answers"] == 0
     assert found["acked"] > kills // 4  # the storm left time to work
@@ -84,6 +85,7 @@ def test_v49_ten_thousand_kills(tmp_path: Path) -> None:
 )
 def test_v48_v50_every_system_call_in_turn(tmp_path: Path, shim: Path, action: int, syncs_only: int) -> None:
     found = run("faults", tmp_path, action, syncs_only, preload=shim)
+    print(f"M9: {found}")
     assert found["problems"] == []
     # Making a ledger, two charges and two answers: five transactions of at least four syncs each.
     assert found["cases"] > (20 if syncs_only else 60)

@@ -245,6 +245,7 @@ def _histories(count: int, each: int) -> int:
             assert linearizable(history, CappedCounter(20)), f"history {seed} has no order"
             attempts += len(history)
             os.unlink(folder / str(seed))
+    print(f"M10: {attempts:,} attempts in {count:,} histories")
     return attempts
 
 
@@ -394,6 +395,7 @@ def _simulations(first: int, last: int) -> int:
         with SqliteLedger.open(None, budget(cap), atoms=RUNS + 1) as ledger:
             steps += sum(_simulated(ledger, cap, seed) for seed in range(start, min(start + RUNS, last)))
             assert ledger.verify().spent <= cap
+    print(f"M11: {last - first:,} runs, {steps:,} steps")
     return steps
 
 

@@ -393,7 +393,11 @@ def test_a_share_that_is_not_there_is_refused_in_words(signed_in):
 def test_a_release_is_followed_and_its_synopsis_is_free(signed_in):
     boss = signed_in("curator")
     boss.page.get_by_role("link", name="Releases").click()
+    before = spent(boss.page)
     boss.page.get_by_label("Cost, % of the budget").fill("10")
+    words = "Spends at most 10 % .* Expected error: about .* Nothing is spent yet"
+    boss.page.get_by_text(re.compile(words)).wait_for()
+    assert spent(boss.page) == before
     boss.page.get_by_role("button", name="Start the release").click()
     boss.page.get_by_role("link", name="Explore it for free").wait_for()
     one = signed_in("analyst")

@@ -50,10 +50,11 @@ def test_v39_eight_processes_spend_exactly_the_cap(url: str) -> None:
 
 def _storm(url: str, kills: int, limit: float) -> None:
     found = run("storm", url, kills, 4, 10**6, limit=limit)
+    print(f"M8, PostgreSQL: {found}")
     assert found["kills"] == kills
     assert found["lost"] == found["lost_answers"] == 0
     assert found["acked"] <= found["spent"] == found["charged"] <= found["acked"] + kills  # one in flight at each kill
-    assert found["acked"] > 0  # the storm left time to work
+    assert found["acked"] > kills // 4  # the storm left time to work
 
 
 def test_v49_forty_kills(url: str) -> None:

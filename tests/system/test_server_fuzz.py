@@ -4,6 +4,7 @@ No 5xx, no charge for what was refused, no row value in any response. The rows h
 schema and no request, so that they would be recognised anywhere.
 """
 
+import asyncio
 import contextlib
 import json
 import random
@@ -27,6 +28,8 @@ from schemathesis.specs.openapi.checks import (
 )
 
 import dodona as dd
+from dodona.server.app import make_app
+from dodona.server.settings import Settings
 from dodona.testing.servers import add_key, in_thread, write_survey
 
 SECRETS = ("Quetzalcoatl", "8675309", "31337.03125")
@@ -174,31 +177,88 @@ def text(rng):
     return "".join(parts)
 
 
-@pytest.mark.parametrize("count", [500, pytest.param(100_000, marks=pytest.mark.slow)])
-def test_fuzzed_texts(door, count):
-    """Half priced, half asked; what is refused leaves the ledger as it was, to the last unit."""
+def request(rng, turn):
+    """Half priced, half asked."""
+    question = text(rng)
+    form = "sql" if question.lstrip()[:6].upper() == "SELECT" and rng.random() < 0.5 else "question"
+    body = json.dumps({form: question, "effort": {"epsilon": "0.001"}}).encode("utf-8", "surrogatepass")
+    return "ask" if turn % 2 else "price", question, body
+
+
+class Tally:
+    """Checks every response; what is refused leaves the ledger as it was, to the last unit."""
+
+    def __init__(self):
+        self.counts, self.asked = {}, 0.0
+
+    def note(self, route, question, status, body):
+        self.counts[status] = self.counts.get(status, 0) + 1
+        assert status in (200, 400, 409, 422), (question, body)
+        found = json.loads(body)
+        if status == 200 and route == "ask":
+            self.asked += found["cost"]["amount"]
+            return
+        assert status == 200 or found["charged"] is False
+        assert_silent(body.replace(question, ""))
+
+    def check(self, count, spent, folder):
+        assert spent == pytest.approx(self.asked, rel=1e-6, abs=1e-9)
+        assert self.counts[200] > count / 50
+        assert self.counts[422] > count / 5
+        assert_silent((folder / "audit.log").read_text())
+        print(f"{count} texts: {self.counts}")
+
+
+def test_fuzzed_texts(door):
     _, keys, client, folder = door
-    rng = random.Random(count)
+    count, rng, tally = 500, random.Random(500), Tally()
     headers = {"Authorization": f"Bearer {keys['analyst']}", "Content-Type": "application/json"}
-    spent, asked = charges(client, keys), 0.0
-    counts = {}
+    spent = charges(client, keys)
     for turn in range(count):
-        question = text(rng)
-        form = "sql" if question.lstrip()[:6].upper() == "SELECT" and rng.random() < 0.5 else "question"
-        body = json.dumps({form: question, "effort": {"epsilon": "0.001"}}).encode("utf-8", "surrogatepass")
-        route = "ask" if turn % 2 else "price"
+        route, question, body = request(rng, turn)
         response = client.post(f"/v1/datasets/people/{route}", content=body, headers=headers)
-        counts[response.status_code] = counts.get(response.status_code, 0) + 1
-        assert response.status_code in (200, 400, 409, 422), (question, response.text)
-        if response.status_code == 200:
-            asked += response.json()["cost"]["amount"] if route == "ask" else 0.0
-        else:
-            assert response.json()["charged"] is False
-            assert_silent(response.text.replace(question, ""))
-        if response.status_code == 200 and route == "price":
-            assert_silent(response.text.replace(question, ""))
-    assert charges(client, keys) - spent == pytest.approx(asked, rel=1e-6, abs=1e-9)
-    assert counts[200] > count / 50
-    assert counts[422] > count / 5
-    assert_silent((folder / "audit.log").read_text())
-    print(f"{count} texts: {counts}")
+        tally.note(route, question, response.status_code, response.text)
+    tally.check(count, charges(client, keys) - spent, folder)
+
+
+@pytest.mark.slow
+def test_a_hundred_thousand_fuzzed_texts(tmp_path):
+    """The same handed to the whole application without a socket between, which is what took most of the time."""
+    count, rng, tally = 100_000, random.Random(100_000), Tally()
+    survey = write_survey(tmp_path, columns(), SCHEMA, {"epsilon": 100_000})
+    key = add_key(tmp_path, "ann", "0.9")
+    app = make_app(
+        Settings((str(survey),), str(tmp_path), audit=str(tmp_path / "audit.log"), tick=1e-3, rate=1e9, running=1000)
+    )
+    headers = [(b"authorization", f"Bearer {key}".encode()), (b"content-type", b"application/json")]
+
+    async def one(route, question, body):
+        status, found = await handed(app, f"/v1/datasets/people/{route}", headers, body)
+        tally.note(route, question, status, found.decode())
+
+    async def all_of_them():
+        for start in range(0, count, 20):
+            await asyncio.gather(*(one(*request(rng, start + i)) for i in range(20)))
+
+    asyncio.run(all_of_them())
+    service = app._app.state.service
+    (_, _, spent, _) = next(iter(service.datasets)).figures()
+    service.close()
+    tally.check(count, spent, tmp_path)
+
+
+async def handed(app, path, headers, body):
+    """Status and body of what the application says to a POST."""
+    sent = []
+    address = {"path": path, "raw_path": path.encode(), "query_string": b"", "root_path": ""}
+    about = {"type": "http", "asgi": {"version": "3.0"}, "http_version": "1.1", "method": "POST", "scheme": "http"}
+    ends = {"client": ("127.0.0.1", 1), "server": ("127.0.0.1", 8400)}
+
+    async def receive():
+        return {"type": "http.request", "body": body, "more_body": False}
+
+    async def send(message):
+        sent.append(message)
+
+    await app({**about, **address, **ends, "headers": headers}, receive, send)
+    return sent[0]["status"], b"".join(part.get("body", b"") for part in sent[1:])

@@ -10,30 +10,13 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
-from scipy.stats import rankdata
 
 import dodona as dd
 from dodona.server.app import make_app
 from dodona.server.settings import Settings
 from dodona.server.timing import Pacer
-from dodona.testing.servers import add_key, in_thread, listening, write_survey
-
-SCHEMA = dd.Schema({"age": dd.Integer(0, 99), "x": dd.Real(0, 1000), "smoker": dd.Flag()})
-ADVERSARIAL = [
-    "age = 77 AND x > 500",
-    "CASE WHEN age = 77 THEN POWER(x, 3) ELSE 0 END",
-    "EXP(LEAST(x, 5)) * (age = 77)",
-    "SQRT(ABS(x - 500)) + LN(x + 1)",
-    "x * x * x * x",
-]
-
-
-def auc(first, second):
-    """Ties count half; and its standard error under chance, sqrt((m + n + 1) / (12 m n)), which ties only shrink."""
-    m, n = len(first), len(second)
-    ranks = rankdata(np.concatenate([first, second]))
-    found = (ranks[m:].sum() - n * (n + 1) / 2) / (m * n)
-    return found, np.sqrt((m + n + 1) / (12 * m * n))
+from dodona.testing.servers import add_key, in_thread, listening
+from dodona.testing.timed import ADVERSARIAL, auc, write_twins
 
 
 def test_the_detector_detects():
@@ -57,7 +40,7 @@ def test_a_row_that_slows_the_engine_shows_only_without_the_schedule(tmp_path, m
 
     So large, and so few pairs, that it shows on a busy machine too; it says nothing of leaks of milliseconds.
     """
-    surveys = twins(tmp_path)
+    surveys = write_twins(tmp_path)
     key = add_key(tmp_path, "adversary", "1")
     app = make_app(
         Settings(tuple(map(str, surveys)), str(tmp_path), audit=str(tmp_path / "log"), rate=10_000, tick=1.5)
@@ -89,18 +72,6 @@ def warmed(url, key):
             oracle.ask(question, epsilon="0.001")
 
 
-def twins(folder):
-    """Two tables that differ in one row, and that row is the one the questions are about."""
-    rng = np.random.default_rng(1)
-    columns = {"age": rng.integers(0, 70, 2000), "x": rng.uniform(0, 1000, 2000), "smoker": rng.random(2000) < 0.3}
-    changed = {name: np.array(values) for name, values in columns.items()}
-    changed["age"][7], changed["x"][7] = 77, 999.0
-    return [
-        write_survey(folder, columns, SCHEMA, {"epsilon": 1000}, name="one"),
-        write_survey(folder, changed, SCHEMA, {"epsilon": 1000}, name="two"),
-    ]
-
-
 def timed(url, key, pairs, clients):
     """Times of the same questions to both tables, in random order, from several clients at once."""
 
@@ -123,7 +94,7 @@ def timed(url, key, pairs, clients):
 
 @pytest.mark.parametrize(("pairs", "clients"), [(48, 8), pytest.param(10_000, 16, marks=pytest.mark.slow)])
 def test_times_of_adversarial_questions_on_twins_are_within_chance(tmp_path, pairs, clients):
-    surveys = twins(tmp_path)
+    surveys = write_twins(tmp_path)
     key = add_key(tmp_path, "adversary", "1")
     with in_thread(tmp_path, surveys, rate=100_000, running=100) as url:
         warmed(url, key)

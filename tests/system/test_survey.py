@@ -468,6 +468,29 @@ def test_a_lost_reply_is_answered_by_the_same_report_and_counts_once(tab, url, f
     assert counted(folder, survey) == {"q1": 1}
 
 
+def test_two_tabs_of_one_browser_send_one_report(tab, url, folder, define):
+    """Both are ready, each with dice of its own, and both send at the same moment: one is refused, in words."""
+    survey = define(questions=[QUESTIONS[0]])
+    one = tab()
+    pages = [one.page, one.context.new_page()]
+    for page in pages:
+        page.goto(f"{url}/survey/{survey.id}")
+        page.get_by_role("radio", name="Yes").check()
+        page.get_by_role("button", name="Prepare my report").click()
+        page.get_by_role("button", name="Send this report").wait_for()
+    when = pages[0].evaluate("Date.now()") + 1000
+    for page in pages:
+        click = "document.querySelector('.review .primary').click()"
+        page.evaluate(f"t => {{ setTimeout(() => {click}, t - Date.now()); }}", when)
+    ends = [page.get_by_text(re.compile("counted once|has sent another report since")).first for page in pages]
+    words = sorted(end.text_content() for end in ends)
+    assert words[0].startswith("Thank you. Your report was counted once"), words
+    assert words[1].startswith("This browser has sent another report"), words
+    assert counted(folder, survey) == {"q1": 1}
+    pages[1].reload()
+    pages[1].get_by_text("already sent your report").wait_for()
+
+
 def test_one_time_links(tab, url, folder, define):
     token = "0123456789abcdef" * 2
     survey = define(questions=[QUESTIONS[0]], tokens=[token])

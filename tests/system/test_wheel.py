@@ -39,7 +39,17 @@ def clean(archives: tuple[Path, Path], tmp_path_factory: pytest.TempPathFactory)
     folder = tmp_path_factory.mktemp("clean") / "env"
     venv.create(folder, with_pip=True)
     python = folder / "bin" / "python"
-    run(python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", archives[0], cwd=folder)
+    run(
+        python,
+        "-m",
+        "pip",
+        "install",
+        "--quiet",
+        "--no-compile",
+        "--disable-pip-version-check",
+        archives[0],
+        cwd=folder,
+    )
     return python
 
 
@@ -83,7 +93,7 @@ def test_what_needs_an_extra_names_it(clean: Path, tmp_path: Path, name: str) ->
 
 def test_it_works_with_extras(clean: Path, archives: tuple[Path, Path], tmp_path: Path) -> None:
     wheel = f"{archives[0]}[learn,arrow]"
-    run(clean, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", wheel, cwd=tmp_path)
+    run(clean, "-m", "pip", "install", "--quiet", "--no-compile", "--disable-pip-version-check", wheel, cwd=tmp_path)
     code = (
         "import numpy as np; from dodona.learn import KMeans; "
         "print(KMeans(2, epsilon=1, delta=1e-6, bounds=(0, 1)).fit(np.random.default_rng(0).random((500, 2))).cost_)"

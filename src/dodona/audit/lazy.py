@@ -147,7 +147,11 @@ class LazyInt:
     def __le__(self, other: Any) -> bool:
         return self._less(_known(other) + 1)
 
-    def __ge__(self, other: Any) -> bool:
+    __array_ufunc__ = None  # an array of edges compared with this asks it about each of them
+
+    def __ge__(self, other: Any) -> Any:
+        if isinstance(other, np.ndarray):
+            return np.array([self >= int(edge) for edge in other], dtype=np.bool_)
         return not self._less(_known(other))
 
     def __gt__(self, other: Any) -> bool:

@@ -41,6 +41,8 @@ NUMBERS = SmallDomain(Schema({"x": Integer(0, 2)}), ((0,), (1,), (2,)))
 GROUPS = SmallDomain(Schema({"g": Category("a", "b"), "x": Integer(0, 2)}), (("a", 0), ("a", 2), ("b", 1)))
 FLAGS = SmallDomain(Schema({"a": Flag(), "b": Flag()}), _BITS, 2)
 POINTS = SmallDomain(Schema({"x": Integer(0, 3), "y": Integer(0, 3)}), ((0, 0), (1, 3), (3, 2)), 2)
+ENDS = Integer(0, 2, missing=0)
+EDGES = SmallDomain(Schema({"u": ENDS, "v": ENDS}), ((0, 1), (0, 2), (1, 2)), 2)
 PURE, CONCENTRATED = Budget(epsilon=2), Budget(rho=F(1, 2))
 _GROUP_BY = "SELECT g, COUNT(*), SUM(x) FROM tiny GROUP BY g"
 
@@ -124,14 +126,21 @@ def _release_checks(slow: bool) -> list[Check]:
             ),
             lambda p: finite_path(p, chosen),
         ),
-        (_along("conjunctions", FLAGS if slow else synthetic, lambda o: release.conjunctions(o, width=2, share=1))),
-        (_along("boxes", POINTS, lambda o: release.boxes(o, ["x", "y"], share=1))),
-        (_along("arrangement", FLAGS, lambda o: release.arrangement(o, concepts, share=1))),
+        _along("conjunctions", FLAGS if slow else synthetic, lambda o: release.conjunctions(o, width=2, share=1)),
+        _along(
+            "conjunctions, submodular",
+            FLAGS if slow else synthetic,
+            lambda o: release.conjunctions(o, width=1, share=1, method="submodular"),
+        ),
+        _along("boxes", POINTS, lambda o: release.boxes(o, ["x", "y"], share=1)),
+        _along("arrangement", FLAGS, lambda o: release.arrangement(o, concepts, share=1)),
+        _along("cuts", EDGES, lambda o: release.cuts(o, share=1), "add-remove"),
     ]
     if slow:
         listed += [
             _along("intervals", POINTS, lambda o: release.intervals(o, "x", share=1)),
             _along("halfspaces", POINTS, lambda o: release.halfspaces(o, ["x", "y"], share=1, probes=8)),
+            _along("halfspace_nets", POINTS, lambda o: release.halfspace_nets(o, ["x", "y"], share=1, projections=2)),
             _along(
                 "multiplicative_weights",
                 FLAGS,
@@ -141,8 +150,10 @@ def _release_checks(slow: bool) -> list[Check]:
     return checks_of(listed)
 
 
-def _along(name: str, domain: SmallDomain, use: Callable[[Oracle], Any]) -> tuple[Path, Judge]:
-    return Path(f"release.{name}, its questions", domain, "replace", CONCENTRATED, use), questions_path
+def _along(
+    name: str, domain: SmallDomain, use: Callable[[Oracle], Any], relation: str = "replace"
+) -> tuple[Path, Judge]:
+    return Path(f"release.{name}, its questions", domain, relation, CONCENTRATED, use), questions_path
 
 
 def _report_checks(slow: bool) -> list[Check]:

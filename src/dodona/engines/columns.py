@@ -15,11 +15,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from dodona.engines.cleaning import cleaned_numbers
 from dodona.engines.kernels import Mask, Vector, either
 from dodona.errors import BadTable
 from dodona.query.schema import Category, Column, Flag, Integer, Label, Real, Schema
-
-BLOCK = 1 << 13  # rows cleaned at a time
 
 
 class Raw(NamedTuple):
@@ -55,42 +54,21 @@ def read_columns(source: Any, schema: Schema) -> tuple[dict[str, Vector], int]:
         raise BadTable("the texts of a table must be UTF-8. Got one that is not.") from None
     for name, column in schema.items():
         require_physical(name, column, raws[name].family, raws[name].kind)
-    numbers = _numbers({name: (c, raws[name]) for name, c in schema.items() if isinstance(c, Real | Integer)}, rows)
-    return {name: numbers[name] if name in numbers else clean(c, raws[name]) for name, c in schema.items()}, rows
+    declared = {name: c for name, c in schema.items() if isinstance(c, Real | Integer)}
+    numbers = cleaned_numbers({name: (c, raws[name].values, raws[name].null) for name, c in declared.items()}, rows)
+    listed = {name: clean(c, raws[name]) for name, c in schema.items() if isinstance(c, Flag | Category)}
+    return {name: (numbers | listed)[name] for name in schema}, rows
 
 
-def _numbers(raws: Mapping[str, tuple[Real | Integer, Raw]], rows: int) -> dict[str, Vector]:
-    """Cleaned columns of numbers, all of them for a block of rows at a time: columns of one array share its cache
-    lines, and what is read once is cleaned while it is near."""
-    values = dict(zip(raws, np.empty((len(raws), rows)), strict=True))
-    nulls = {name: np.empty(rows, dtype=np.bool_) for name, (column, _) in raws.items() if column.missing is None}
-    for start in range(0, rows, BLOCK):
-        part = slice(start, start + BLOCK)
-        for name, (column, raw) in raws.items():
-            null = None if raw.null is None else raw.null[part]
-            filled, mark = clean(column, raw._replace(values=raw.values[part], null=null))
-            values[name][part] = filled
-            if mark is not None:
-                nulls[name][part] = mark
-    return {name: (values[name], nulls.get(name)) for name in raws}
-
-
-def clean(column: Column, raw: Raw) -> Vector:
-    """One cleaned column."""
+def clean(column: Flag | Category, raw: Raw) -> Vector:
+    """One cleaned column of truths or positions."""
     values, null = raw.values, raw.null
     if isinstance(column, Flag):
         true, false = np.asarray(values == 1), np.asarray(values == 0)
         return _filled(true, either(null, ~(true | false)), column.missing, False)
-    if isinstance(column, Category):
-        codes = values if raw.family in ("text", "listed") else _positions(values, column.values)
-        missing = None if column.missing is None else float(column.values.index(column.missing))
-        return _filled(codes, either(null, np.isnan(codes)), missing, 0.0)
-    numbers = values.astype(np.float64)
-    bad = ~np.isfinite(numbers)
-    if isinstance(column, Integer):
-        bad |= numbers != np.floor(numbers)
-    kept = np.clip(numbers, column.low, column.high, out=numbers)
-    return _filled(kept, either(null, bad), column.missing, column.low)
+    codes = values if raw.family in ("text", "listed") else _positions(values, column.values)
+    missing = None if column.missing is None else float(column.values.index(column.missing))
+    return _filled(codes, either(null, np.isnan(codes)), missing, 0.0)
 
 
 def _filled(values: NDArray[Any], null: Mask, missing: Any, stand_in: Any) -> Vector:

@@ -21,6 +21,7 @@ class Dialect:
     double = "DOUBLE"
     whole = "BIGINT"
     most_sums = 500  # sums in one statement
+    most_columns = 1 << 30  # columns of the table that one statement reads
     longest_repeat = 0  # characters up to which a value is written again rather than named in a sub-select
     vanishing_raises = False  # whether a product that rounds to 0 is an error
     fence = ""  # ends a sub-select whose columns are read more than once, where the planner would repeat them
@@ -53,6 +54,14 @@ class Dialect:
     def scaled(self, x: str, bits: int) -> str:
         """x 2^bits, truncated towards 0."""
         return f"trunc({x})" if bits == 0 else f"trunc({x} * {self.number(math.ldexp(1.0, bits))})"
+
+    def summand(self, x: str, bits: int) -> str:
+        """As ``scaled``, for a sum alone: any whole type will do."""
+        return self.scaled(x, bits)
+
+    def counted(self, condition: str) -> str | None:  # noqa: ARG002
+        """What to sum to count where a condition is true, if that is less work than its number; may be NULL."""
+        return None
 
     def guarded(self, op: str, args: Sequence[str], sizes: Sequence[Size]) -> str | None:  # noqa: ARG002
         """The text of an operation that this database would raise on, given how large its arguments can be."""
@@ -116,6 +125,8 @@ class Dialect:
             "flush": lambda x: f"CASE WHEN abs({x}) < {self.number(2.0**-500)} THEN {zero} ELSE {x} END",
             "least": lambda a, b: f"CASE WHEN {a} <= {b} THEN {a} WHEN {b} < {a} THEN {b} END",
             "greatest": lambda a, b: f"CASE WHEN {a} >= {b} THEN {a} WHEN {b} > {a} THEN {b} END",
+            "at_most": lambda x, c: f"CASE WHEN {x} > {c} THEN {c} ELSE {x} END",
+            "at_least": lambda x, c: f"CASE WHEN {x} < {c} THEN {c} ELSE {x} END",
             "bitand": lambda a, b: (
                 f"CAST((TRY_CAST({a} AS {self.whole}) & TRY_CAST({b} AS {self.whole})) AS {self.double})"
             ),

@@ -83,23 +83,27 @@ def _polars(series: Any, column: Column) -> Raw:
 
 def from_arrow(source: Any, schema: Schema) -> tuple[dict[str, Raw], int]:
     """An Arrow table, record batch, reader, or anything that exports an Arrow stream."""
-    try:
-        import pyarrow as pa
-    except ImportError:
-        raise BadTable("Arrow data needs pyarrow: pip install dodona[arrow].") from None
-    try:  # a stream can be read once only: here, to its end
-        if isinstance(source, pa.RecordBatchReader):
-            table = source.read_all()
-        else:
-            table = source if isinstance(source, pa.Table) else pa.table(source)
-    except Exception:  # whatever a source of someone else's says may quote rows
-        raise BadTable(
-            f"Arrow data must be a table, or a stream readable to its end. Got {type(source).__name__}."
-        ) from None
+    table = whole_table(source)
     present(table.column_names, schema)
     if len(set(table.column_names)) < len(table.column_names):
         raise BadTable("the columns of a table must have different names.")
     return {name: _arrow(table.column(name), column) for name, column in schema.items()}, table.num_rows
+
+
+def whole_table(source: Any) -> Any:
+    """The Arrow table of a source; a stream can be read once only: here, to its end."""
+    try:
+        import pyarrow as pa
+    except ImportError:
+        raise BadTable("Arrow data needs pyarrow: pip install dodona[arrow].") from None
+    try:
+        if isinstance(source, pa.RecordBatchReader):
+            return source.read_all()
+        return source if isinstance(source, pa.Table) else pa.table(source)
+    except Exception:  # whatever a source of someone else's says may quote rows
+        raise BadTable(
+            f"Arrow data must be a table, or a stream readable to its end. Got {type(source).__name__}."
+        ) from None
 
 
 def _arrow(array: Any, column: Column) -> Raw:

@@ -193,6 +193,8 @@ _RULES: dict[str, Rule] = {
     "flush": lambda args, _: args[0]._replace(tiny=max(args[0].tiny, 2.0**-500)),
     "least": _least,
     "greatest": _greatest,
+    "at_most": _least,
+    "at_least": _greatest,
     "if": _hull,
     "coalesce": _hull,
     "bitand": _bitand,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -11,11 +11,12 @@ from numpy.typing import NDArray
 from dodona.engines.base import EXACT_DOUBLE, block_bound, convolved, empty_totals
 from dodona.engines.kernels import KERNELS, Vector
 from dodona.engines.lattice import Lattice
+from dodona.engines.moments import ColumnGram
 from dodona.engines.reports import Pick, Respond, picked
 from dodona.query.program import Block, Program
 from dodona.query.schema import Schema
 
-CHUNK = 1 << 16
+CHUNK = 1 << 14  # rows: some columns of them stay in cache
 
 
 class MemoryEngine:
@@ -33,31 +34,50 @@ class MemoryEngine:
     def totals(self, program: Program) -> NDArray[Any]:
         """Exact sums: within a chunk in whole doubles below 2^53, across chunks in integers."""
         sums = [empty_totals(block, self._rows) for block in program.blocks]
-        largest = max(block_bound(block) for block in program.blocks)
+        rest: list[int] = []
+        for index, block in enumerate(program.blocks):
+            direct = ColumnGram.of(program, block, self._columns)
+            if direct is None:
+                rest.append(index)
+            else:
+                direct.add(sums[index], self._rows)
+        if rest:
+            self._sum(program, rest, sums)
+        return np.concatenate([convolved(block, own) for block, own in zip(program.blocks, sums, strict=True)])
+
+    def _sum(self, program: Program, numbers: Sequence[int], sums: list[NDArray[Any]]) -> None:
+        """Adds up the blocks of these numbers, chunk by chunk."""
+        wanted = Program(program.steps, tuple(program.blocks[number] for number in numbers))
+        largest = max(block_bound(block) for block in wanted.blocks)
         chunk = max(1, min(CHUNK, (EXACT_DOUBLE - 1) // largest))
-        lattices = {i: Lattice(block) for i, block in enumerate(program.blocks) if block.order is not None}
+        lattices = {i: Lattice(program.blocks[i]) for i in numbers if program.blocks[i].order is not None}
         for start in range(0, self._rows, chunk):
-            vectors = self.run(program, start, min(start + chunk, self._rows))
+            vectors = self.run(wanted, start, min(start + chunk, self._rows))
             length = min(chunk, self._rows - start)
-            for index, block in enumerate(program.blocks):
+            for index, block in zip(numbers, wanted.blocks, strict=True):
                 if index in lattices:
                     lattices[index].add(vectors, _selected(block, vectors, length), length)
                     continue
                 sums[index] += _block_sums(block, vectors, length).astype(np.int64).astype(sums[index].dtype)
         for index, lattice in lattices.items():
             sums[index] += lattice.totals()
-        return np.concatenate([convolved(block, own) for block, own in zip(program.blocks, sums, strict=True)])
 
     def run(self, program: Program, start: int, stop: int) -> dict[int, Vector]:
         """The values of the program's roots on rows start..stop; other steps are dropped after their last use."""
         last = {arg: index for index, step in enumerate(program.steps) for arg in step.args}
         keep = set(program.roots())
+        needed = _needed(program)
         vectors: dict[int, Vector] = {}
         with np.errstate(all="ignore"):
             for index, step in enumerate(program.steps):
+                if index not in needed:
+                    continue
                 if step.op == "column":
                     values, null = self._columns[step.constants[0]]
                     vectors[index] = values[start:stop], None if null is None else null[start:stop]
+                    continue
+                if step.op == "finite" and program.steps[step.args[0]].op == "column":
+                    vectors[index] = vectors[step.args[0]]  # cleaned, so nothing overflowed
                     continue
                 vectors[index] = KERNELS[step.op]([vectors[arg] for arg in step.args], step.constants)
                 for arg in step.args:
@@ -78,6 +98,15 @@ class MemoryEngine:
         """One line: where, how many steps, how many passes."""
         columns, steps = len(program.columns), len(program.steps)
         return f"memory: one pass over {columns} columns in chunks of {CHUNK} rows, {steps} steps a row"
+
+
+def _needed(program: Program) -> set[int]:
+    """The steps that the roots rest on."""
+    found = set(program.roots())
+    for index in range(len(program.steps) - 1, -1, -1):
+        if index in found:
+            found.update(program.steps[index].args)
+    return found
 
 
 def _block_sums(block: Block, vectors: Mapping[int, Vector], length: int) -> NDArray[Any]:

@@ -52,6 +52,10 @@ class PostgresDialect(Dialect):
         total = f"SUM({value})" if exact_double else f"SUM(({value})::bigint)"
         return total if where is None else f"{total} FILTER (WHERE {where})"
 
+    def counted(self, condition: str) -> str | None:
+        """A sum passes over NULL without a call, and a CASE costs less than two casts."""
+        return f"CASE WHEN {condition} THEN {self.number(1.0)} END"
+
     def scaled(self, x: str, bits: int) -> str:
         """Truncated before it is made smaller, which changes nothing, so that it cannot vanish."""
         return super().scaled(x if bits >= 0 else f"trunc({x})", bits)
@@ -147,9 +151,10 @@ class PostgresDialect(Dialect):
             return f"CASE WHEN {flag} THEN {true} WHEN NOT ({flag}) THEN {false} END"
         pairs: list[tuple[str, str]]
         if isinstance(labels[0], int):
-            literal = _whole_literal if raw.family == "integer" else _double_literal
+            whole = raw.family == "decimal" and _scale(raw.kind) == 0  # beyond 2^53 doubles would tell less apart
+            literal = _numeric_literal if whole else _whole_literal if raw.family == "integer" else _double_literal
             pairs = [(literal(label), codes[label]) for label in sorted(map(int, labels))]
-            x = self._double(raw) if raw.family != "integer" else raw.expression
+            x = raw.expression if whole or raw.family == "integer" else self._double(raw)
         else:
             known = [(str(label), codes[label]) for label in labels if _storable(str(label))]
             pairs = [(self.text(label), code) for label, code in sorted(known, key=lambda pair: pair[0].encode())]
@@ -189,6 +194,10 @@ def _storable(label: str) -> bool:
 def _whole_literal(label: int) -> str:
     """A whole number, if an integer column can hold it, else nothing; as text, for -2^63 has no bare literal."""
     return f"'{label}'::bigint" if -(2**63) <= label < 2**63 else ""
+
+
+def _numeric_literal(label: int) -> str:
+    return f"'{label}'::numeric"
 
 
 def _double_literal(label: int) -> str:

@@ -9,162 +9,18 @@ sub-selects by an optimiser and repeat their expressions; conditions stand in th
 from __future__ import annotations
 
 import itertools
-import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
 from dodona.engines.dialect import Dialect
-from dodona.engines.magnitudes import Size, sized
+from dodona.engines.magnitudes import Size
+from dodona.engines.nodes import Node, Nodes, missing_step, only_summed, sizes_of
 from dodona.query.program import Block, Program
 
 DEEPEST_TEXT = 40  # levels of parentheses before a step gets a name of its own
-
-# How often a template repeats each argument; all others write each argument once.
-_REPEATS = {
-    "flush": (2,),
-    "number": (2,),
-    "sqrt": (2,),
-    "finite": (2,),
-    "least": (3, 3),
-    "greatest": (3, 3),
-    "bucket": (9,),
-}
-
-
-@dataclass(frozen=True)
-class Node:
-    """A step in the form SQL needs: ``nearest`` becomes inner products, their maximum and its position."""
-
-    op: str
-    args: tuple[int, ...] = ()
-    constants: tuple[Any, ...] = ()
-
-    def repeats(self) -> tuple[int, ...]:
-        """How often each argument is written."""
-        if self.op == "grid":
-            return (1 if self.constants[3] else 7,)
-        if self.op == "which":
-            return (2, *([1] * (len(self.args) - 1)))
-        return _REPEATS.get(self.op, (1,) * len(self.args))
-
-
-@dataclass
-class Nodes:
-    """The program's steps as nodes; ``at[step]`` is the node of a step."""
-
-    nodes: list[Node] = field(default_factory=list)
-    at: list[int] = field(default_factory=list)
-
-    @staticmethod
-    def of(program: Program, flushed: frozenset[int] = frozenset()) -> Nodes:
-        """Lowers every step; the factors of the products ``flushed`` are made 0 where they are below 2^-500."""
-        result = Nodes()
-        flushes: dict[int, int] = {}
-        for index, step in enumerate(program.steps):
-            args = tuple(result.at[arg] for arg in step.args)
-            if index in flushed:
-                args = tuple(flushes.get(arg) or flushes.setdefault(arg, result._add("flush", (arg,))) for arg in args)
-            if step.op == "nearest":
-                result.at.append(result._nearest(args, step.constants))
-            elif step.op == "grid":
-                low, high, bits = step.constants
-                inside, whole = result._within(args[0], low, high), bits == 0 and result._whole(args[0])
-                result.at.append(result._add("grid", args, (low, high, bits, inside, whole)))
-            else:
-                result.at.append(result._add(step.op, args, step.constants))
-        return result
-
-    def _add(self, op: str, args: tuple[int, ...], constants: tuple[Any, ...] = ()) -> int:
-        self.nodes.append(Node(op, args, constants))
-        return len(self.nodes) - 1
-
-    def _nearest(self, points: tuple[int, ...], centres: tuple[tuple[float, ...], ...]) -> int:
-        """argmin |x - c|^2 = argmax 2<x, c> - |c|^2, exact in whole doubles; the first of equals."""
-        scores = []
-        for centre in centres:
-            product = self._add("dot", points, tuple(2.0 * c for c in centre))
-            offset = self._add("const", (), (math.fsum(c * c for c in centre),))
-            scores.append(self._add("sub", (product, offset)))
-        best = self._add("largest", tuple(scores))
-        return self._add("which", (best, *scores))
-
-    def _within(self, index: int, low: float, high: float) -> bool:
-        """Whether the value is in [low, high] by what it is, so that no clip is needed."""
-        node = self.nodes[index]
-        if node.op in ("if", "coalesce"):
-            return all(self._within(arg, low, high) for arg in node.args[-2:])
-        if node.op == "const" and node.constants[0] is None:
-            return True
-        bounds = self._bounds(index)
-        return bounds is not None and low <= bounds[0] and bounds[1] <= high
-
-    def _bounds(self, index: int) -> tuple[float, float] | None:
-        """The range of a clipped column, a constant, 0 or 1, and of sums and products of two of these; else None.
-
-        No more than that: the clip that is left out is what bounds a row's part, so it rests on no long argument.
-        """
-        node = self.nodes[index]
-        if node.op in ("add", "sub", "mul"):
-            ends = [self._own_bounds(arg) for arg in node.args]
-            if ends[0] is None or ends[1] is None:
-                return None
-            signs = {"add": lambda x, y: x + y, "sub": lambda x, y: x - y, "mul": lambda x, y: x * y}
-            results = [signs[node.op](x, y) for x in ends[0] for y in ends[1]]  # rounding is monotone
-            return (min(results), max(results)) if all(map(math.isfinite, results)) else None
-        return self._own_bounds(index)
-
-    def _own_bounds(self, index: int) -> tuple[float, float] | None:
-        node = self.nodes[index]
-        if node.op == "flush":
-            bounds = self._own_bounds(node.args[0])
-            return None if bounds is None else (min(bounds[0], 0.0), max(bounds[1], 0.0))
-        if node.op == "column" and node.constants[1] in ("real", "integer"):
-            return (node.constants[2], node.constants[3])
-        if node.op == "const" and node.constants[0] is not None:
-            return (node.constants[0], node.constants[0])
-        return (0.0, 1.0) if node.op == "number" else None
-
-    def _whole(self, index: int) -> bool:
-        """Whether the value is whole by what it is, so that no truncation is needed."""
-        node = self.nodes[index]
-        if node.op in ("if", "coalesce", "add", "sub", "mul", "flush"):
-            return all(self._whole(arg) for arg in node.args[-2:])
-        if node.op == "const":
-            return node.constants[0] is None or float(node.constants[0]).is_integer()
-        return node.op == "number" or (node.op == "column" and node.constants[1] == "integer")
-
-
-def _only_summed(program: Program) -> frozenset[int]:
-    """The products that nothing reads but grids: a factor below 2^-500 leaves less than one step of those, so 0.
-
-    The other factor is a row's own value, at most 2^100 in size, and a step at least 2^-300.
-    """
-    sizes: list[Size] = []
-    good: set[int] = set()
-    for index, step in enumerate(program.steps):
-        sizes.append(sized(step.op, [sizes[arg] for arg in step.args], step.constants))
-        good -= set(step.args) if step.op != "grid" or step.constants[2] > 300 else set()
-        factors = [sizes[arg] for arg in step.args] if step.op == "mul" else []
-        if factors and factors[0].tiny * factors[1].tiny == 0.0 and max(f.most for f in factors) <= 2.0**100:
-            good.add(index)
-    return frozenset(good - set(program.roots()))
-
-
-def _sizes(nodes: Sequence[Node]) -> list[Size]:
-    sizes: list[Size] = []
-    for node in nodes:
-        op = "square" if node.op == "mul" and node.args[0] == node.args[1] else node.op
-        sizes.append(sized(op, [sizes[arg] for arg in node.args], node.constants))
-    return sizes
-
-
-def _missing(constants: tuple[Any, ...]) -> float:
-    """What NULL counts as on a grid: the whole step of its range nearest to 0."""
-    low, high, bits = constants[:3]
-    return float(math.trunc(math.ldexp(min(max(0.0, low), high), bits)))
 
 
 @dataclass(frozen=True)
@@ -192,14 +48,15 @@ class Compiled:
         carried: Sequence[str] = (),
     ) -> None:
         self.program, self.dialect, self._clean, self._carried = program, dialect, clean, list(carried)
-        self._lowered = Nodes.of(program, _only_summed(program) if dialect.vanishing_raises else frozenset())
+        self._lowered = Nodes.of(program, only_summed(program) if dialect.vanishing_raises else frozenset())
         self._operations = dialect.operations()
-        self._sizes = _sizes(self._lowered.nodes)
+        self._sizes = sizes_of(self._lowered.nodes)
         self._roots = {self._lowered.at[step] for step in program.roots()}
         self._texts: dict[int, str] = {}
         self._level: dict[int, int] = {}  # of named nodes: the sub-select that computes them
         self._plan()
-        self.inner = self._nested(source)
+        self._source = source
+        self.inner, self.widest = self._nested(self._roots)
 
     @property
     def levels(self) -> int:
@@ -230,10 +87,13 @@ class Compiled:
         needs: dict[int, int] = {}  # the level from which a node's text can be read
         self._definitions: dict[int, str] = {}
         self._reads: dict[int, frozenset[int]] = {}
+        self._columns: dict[int, frozenset[int]] = {}  # of the table, that a node reads
         for index in sorted(used):
             node = nodes[index]
             text = self._write(node)
             reads = frozenset[int]().union(*(self._reads[arg] for arg in node.args))
+            columns = frozenset[int]().union(*(self._columns[arg] for arg in node.args))
+            self._columns[index] = frozenset({index}) if node.op == "column" else columns
             needed = max((needs[arg] for arg in node.args), default=0)
             deep = 1 + max((depth[arg] for arg in node.args), default=0)
             trivial = node.op in ("const", "true", "false")
@@ -267,32 +127,38 @@ class Compiled:
                 pairs = zip(args, node.constants, strict=True)
                 return dialect.dot([f"({x} * {dialect.number(w)})" for x, w in pairs])
             case "grid":
-                return f"COALESCE({self._grid(args[0], node.constants)}, {dialect.number(_missing(node.constants))})"
+                return (
+                    f"COALESCE({self._grid(args[0], node.constants)}, {dialect.number(missing_step(node.constants))})"
+                )
+            case "div" if self._lowered.constant(node.args[1]):
+                return dialect.guarded("div", args, self._sizes_of(node)) or f"({args[0]} / {args[1]})"
             case op:
                 return dialect.guarded(op, args, self._sizes_of(node)) or self._operations[op](*args)
 
-    def _grid(self, x: str, constants: tuple[Any, ...]) -> str:
+    def _grid(self, x: str, constants: tuple[Any, ...], scaled: Callable[[str, int], str] | None = None) -> str:
         low, high, bits, inside, whole = constants
         clipped = x if inside else self.dialect.clip(x, low, high)
-        return clipped if whole else self.dialect.scaled(clipped, bits)
+        return clipped if whole else (scaled or self.dialect.scaled)(clipped, bits)
 
-    def _nested(self, source: str) -> str:
-        """FROM clause: level l computes its own named columns and passes on what later levels still read."""
-        alive = set[int]().union(*(self._reads[root] for root in self._roots))
+    def _nested(self, roots: Iterable[int]) -> tuple[str, int]:
+        """FROM clause for these nodes, and the columns of its widest sub-select.
+
+        Level l computes its own named columns and passes on what later levels still read.
+        """
+        alive = set[int]().union(*(self._reads[root] for root in roots))
         columns: list[list[str]] = []
         fences: list[str] = []
         for level in range(self.levels - 1, -1, -1):
-            own = sorted(index for index, at in self._level.items() if at == level)
+            own = sorted(index for index in alive if self._level[index] == level)
             passed = sorted(index for index in alive if self._level[index] < level)
             columns.append([f"v{i}" for i in passed] + [f"{self._definitions[i]} AS v{i}" for i in own])
             fences.append(self.dialect.fence if self._shared.intersection(own) else "")
             alive = set(passed).union(*(self._reads_of_definition(index) for index in own))
-        self.widest = max(map(len, columns)) + len(self._carried)
-        inner = source
+        inner = self._source
         for level, (selected, fence) in enumerate(zip(reversed(columns), reversed(fences), strict=True)):
             listed = ", ".join([*self._carried, *selected] or ["1 AS one"])
             inner = f"(SELECT {listed} FROM {inner}{fence}) AS t{level}"
-        return inner
+        return inner, max(map(len, columns)) + len(self._carried)
 
     def _sizes_of(self, node: Node) -> list[Size]:
         return [self._sizes[arg] for arg in node.args]
@@ -319,8 +185,11 @@ class Compiled:
         """As a sum passes over NULL, a value on its grid needs no 0 in its place there."""
         index = self._lowered.at[step]
         node = self._lowered.nodes[index]
-        if node.op == "grid" and index not in self._level and _missing(node.constants) == 0:
-            return self._grid(self._texts[node.args[0]], node.constants)
+        if node.op == "grid" and index not in self._level and missing_step(node.constants) == 0:
+            held = self._lowered.nodes[node.args[0]]
+            if held.op == "number" and node.args[0] not in self._level and all(node.constants[3:]):
+                return self.dialect.counted(self._texts[held.args[0]]) or self._texts[node.args[0]]
+            return self._grid(self._texts[node.args[0]], node.constants, self.dialect.summand)
         return self._texts[index]
 
     def statements(self, exact_double: Mapping[int, bool]) -> list[Statement]:
@@ -330,17 +199,40 @@ class Compiled:
             where = None if block.where is None else self._texts[self._lowered.at[block.where]]
             sums = [self.dialect.summed(term, where, exact_double[number]) for term in self._terms(block)]
             groups.setdefault(block.key, []).extend((number, offset, text) for offset, text in enumerate(sums))
-        return [
-            self._statement(key, entries[start : start + self.dialect.most_sums])
-            for key, entries in groups.items()
-            for start in range(0, len(entries), self.dialect.most_sums)
-        ]
+        return [self._statement(key, chunk) for key, entries in groups.items() for chunk in self._chunks(entries)]
+
+    def _chunks(self, entries: Sequence[tuple[int, int, str]]) -> Iterator[Sequence[tuple[int, int, str]]]:
+        """As many sums as a statement may hold, and, where columns are stored apart, as many columns as stay near."""
+        held: list[tuple[int, int, str]] = []
+        read: frozenset[int] = frozenset()
+        for entry in entries:
+            wider = read | self._columns_of(entry)
+            if held and (len(held) == self.dialect.most_sums or len(wider) > self.dialect.most_columns):
+                yield held
+                held, wider = [], self._columns_of(entry)
+            held.append(entry)
+            read = wider
+        if held:
+            yield held
+
+    def _columns_of(self, entry: tuple[int, int, str]) -> frozenset[int]:
+        return frozenset[int]().union(*(self._columns[node] for node in self._read_by(entry)))
+
+    def _read_by(self, entry: tuple[int, int, str]) -> list[int]:
+        """The nodes that a sum reads; of products, those of their whole block."""
+        number, offset, _ = entry
+        block = self.program.blocks[number]
+        values = block.values if block.gram or block.order is not None else block.values[offset : offset + 1]
+        others = [step for step in (block.where, block.key, block.weight) if step is not None]
+        return [self._lowered.at[step] for step in (*values, *others)]
 
     def _statement(self, key: int | None, entries: Sequence[tuple[int, int, str]]) -> Statement:
         parts: dict[int, list[int]] = {}
         for number, offset, _ in entries:
             parts.setdefault(number, []).append(offset)
         by = [] if key is None else [self._texts[self._lowered.at[key]]]
-        text = f"SELECT {', '.join(['COUNT(*)', *by, *(text for _, _, text in entries)])} FROM {self.inner}"
+        roots = {node for entry in entries for node in self._read_by(entry)}
+        inner = self.inner if roots == self._roots else self._nested(roots)[0]
+        text = f"SELECT {', '.join(['COUNT(*)', *by, *(text for _, _, text in entries)])} FROM {inner}"
         text += " GROUP BY 2" if by else ""
         return Statement(text, bool(by), tuple((number, tuple(offsets)) for number, offsets in parts.items()))

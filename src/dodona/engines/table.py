@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import os
 from typing import Any
 
@@ -51,8 +53,10 @@ class Table:
         self.unit = None if unit is None else unit.checked(schema)
         self.engine, path = _engine(source, schema, self.unit, neighbours == "replace")
         self.name = name or _stem(path)
-        # The unit is part of whom a ledger protects: another bound on rows would be another promise.
-        self.population = (population or _place(path, self.name)) + ("" if unit is None else f"; {unit}")
+        # The unit is part of whom a ledger protects: another bound on rows would be another promise. So are the public
+        # columns: charges name the groups that pay by number, and under other columns a number is another group.
+        whom = population or _place(path, self.name)
+        self.population = whom + ("" if unit is None else f"; {unit}") + _fixed(schema)
         self._stated = rows
 
     @property
@@ -100,6 +104,14 @@ def _engine(source: Any, schema: Schema, unit: Unit | None, public: bool) -> tup
     columns, rows = read_columns(source, schema)
     columns, rows = bounded_columns(schema, unit, columns, unit_codes(source, unit))
     return MemoryEngine(schema, columns, rows), ""
+
+
+def _fixed(schema: Schema) -> str:
+    """The public columns by name, and a digest of all that is declared of them, in order."""
+    if not schema.public:
+        return ""
+    declared = json.dumps([schema.describe()[name] | {"name": name} for name in schema.public])
+    return f"; public {', '.join(schema.public)} ({hashlib.sha256(declared.encode()).hexdigest()[:16]})"
 
 
 def _place(path: str, name: str) -> str:

@@ -84,9 +84,9 @@ def readable_twice(source: Any) -> Any:
     known = isinstance(source, np.ndarray | Mapping) or type(source).__name__ == "DataFrame"
     if known or not hasattr(source, "__arrow_c_stream__"):
         return source
-    import pyarrow as pa
+    from dodona.engines.frames import whole_table
 
-    return source.read_all() if isinstance(source, pa.RecordBatchReader) else pa.table(source)
+    return whole_table(source)
 
 
 def unit_codes(source: Any, unit: Unit) -> NDArray[np.int64]:

@@ -12,9 +12,7 @@ from typing import Any
 from sklearn.base import BaseEstimator
 
 from dodona.answer import Answer, Bill, Finding, Price, Selection
-from dodona.effort import Effort
-from dodona.oracle import Oracle, Request
-from dodona.privacy.numbers import Number
+from dodona.oracle import Front, Oracle, Request
 from dodona.query.schema import Schema
 
 
@@ -43,11 +41,11 @@ class Spent:
         return f"{self.unit} {self.amount:.4g} ({self.share:.3%} of the budget) in {many}"
 
 
-class Recorded(Oracle):
+class Recorded(Front):
     """The oracle ``behind``, with every bill it wrote kept in ``bills``, in order."""
 
     def __init__(self, behind: Oracle) -> None:
-        self._behind = behind
+        super().__init__(behind)
         self._bills: list[Bill] = []
 
     @property
@@ -64,27 +62,6 @@ class Recorded(Oracle):
     def rows(self) -> int | None:
         """The public number of rows."""
         return self._behind.rows
-
-    @property
-    def name(self) -> str:
-        """What FROM calls the table."""
-        return self._behind.name
-
-    @property
-    def sees_totals(self) -> bool:
-        """As behind."""
-        return self._behind.sees_totals
-
-    def effort(
-        self,
-        tolerance: Number | None,
-        share: Number | None,
-        epsilon: Number | None,
-        rho: Number | None,
-        confidence: Number,
-    ) -> Effort:
-        """As the oracle behind takes it."""
-        return self._behind.effort(tolerance, share, epsilon, rho, confidence)
 
     def answer(self, request: Request) -> Answer:
         """Answered behind; the bill is kept."""

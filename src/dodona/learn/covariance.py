@@ -52,11 +52,15 @@ class Covariance:
 
 
 def covariance_of(oracle: Oracle, task: Task) -> Covariance:
-    """Mean and covariance of the task's features, for its share of the budget."""
-    features, rows = alike(task.features), task.rows
-    if predicted_edge(oracle, features, rows, task.share) <= CLEAR * _box_variance(features):
-        return _at_once(oracle, features, rows, task.share)
-    return _in_ball(oracle, features, rows, task.share)
+    """Mean and covariance of the task's features in one common unit, for its share of the budget."""
+    return covariance_in(oracle, alike(task.features), task.rows, task.share)
+
+
+def covariance_in(oracle: Oracle, features: tuple[Feature, ...], rows: int, share: Fraction) -> Covariance:
+    """The same for features in whatever units they have."""
+    if predicted_edge(oracle, features, rows, share) <= CLEAR * _box_variance(features):
+        return _at_once(oracle, features, rows, share)
+    return _in_ball(oracle, features, rows, share)
 
 
 def predicted_edge(oracle: Oracle, features: Sequence[Feature], rows: int, share: Fraction) -> float:

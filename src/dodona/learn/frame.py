@@ -21,6 +21,7 @@ from dodona.query.expr import Expr
 
 Matrix = NDArray[np.float64]
 
+MARGIN = 1.25
 WEAK = 4.0  # rows of an average cluster over the noise of a count
 LADDER_SHARE = Fraction(3, 100)
 SECOND_MEAN = Fraction(1, 5)
@@ -89,13 +90,14 @@ def rows_needed(oracle: Oracle, features: Sequence[Feature], k: int, share: Frac
     A cluster of average size must stand out of the noise of a count. The mean of all rows must be told from the middle
     of the box: its squared error below half the variance of rows that fill the box evenly. And a direction that carries
     half of all variance must stand out of the noise of the second moments: in a ball of squared radius E|y|^2 = W that
-    noise ends at 2 sigma sqrt(d) W, so W cancels and nothing need be known of the rows.
+    noise ends at 2 sigma sqrt(d) W, so W cancels and nothing need be known of the rows. The largest of the three, and a
+    quarter more: near the line the questions beyond the mean take more from it than they give.
     """
     cluster = WEAK * k * count_noise(oracle, features, k, share)
     box = sum((feature.high - feature.low) ** 2 for feature in features) / 12
     mean = math.sqrt(mean_error(oracle, features, 1, share) / (box / 2))
     spectrum_end = unit_edge(oracle, tuple(f.expr for f in features), 1, share * GRAM_SHARE)
-    return math.ceil(max(cluster, mean, 2 * spectrum_end))
+    return math.ceil(MARGIN * max(cluster, mean, 2 * spectrum_end))
 
 
 def single_mean(oracle: Oracle, features: Sequence[Feature], rows: int, share: Fraction) -> tuple[Matrix, float]:

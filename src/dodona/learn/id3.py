@@ -8,7 +8,7 @@ leaf, one cell and one class, so an attribute costs one count whatever the numbe
 * "A contains only A_1" means that no attribute is left (ERRATA 7). Numbers come in buckets that are merged into
   branches (``gain.py``), so a number may be split again where a branch holds several; a category is used up;
 * where noise lets counts reach only a few levels, branches are planned on a private sketch of the rows instead, at the
-  same gain (``sketch.py``), and counts decide the classes of the leaves;
+  same gain, by what a model of them decides (``sketch.py``), and counts decide the classes of the leaves;
 * classes are decided by a last question, the counts by leaf and class, drawn to what is expected as far as they are
   noise (``leaf_classes.py``); so the tree answers with the majority class where it knows nothing.
 """
@@ -168,14 +168,14 @@ class ID3(ProbabilityClassifier):
     def _plan_on(self, task: Task, oracle: Recorded, attributes: list[Attribute], root: Node, design: _Design) -> None:
         """Grows on rows drawn from a sketch, until leaves would be lost in the noise of their counts."""
         price = oracle.price(class_counts(task, Literal(0.0)), share=design.labels)
-        rows, classes = sketched(oracle, task, design.sketch)
+        rows, chances, classes = sketched(oracle, task, design.sketch)
         scale, k = task.rows / len(rows), len(task.classes)
         least = LEAF * noise_of(price)
         codes = [cells_of(rows, task.features, attribute) for attribute in attributes]
         waiting = [(root, np.arange(len(rows)))]
         while waiting:
             node, here = waiting.pop()
-            seen = np.bincount(classes[here], minlength=k).astype(np.float64) + 1.0
+            seen = chances[here].sum(axis=0) + 1.0
             node.chances = seen / seen.sum()
             if node.depth >= self.max_depth or not node.allowed:
                 continue

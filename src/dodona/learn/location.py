@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,6 +22,8 @@ from dodona.privacy.numbers import Number, exact
 from dodona.query.expr import Call, Expr, Literal
 from dodona.query.statistic import Features, Value
 
+FIRST = Fraction(3, 10)  # of a mean that nothing is known of: from the middle of the box
+UNKNOWN = 0.1  # noise in the mean square length, over the largest there can be, that makes asking for it useless
 LEAST_SQUARE = 0.02  # of the box's squared half diagonal: a mean square below it is not believed
 
 Vector = NDArray[np.float64]
@@ -77,21 +80,38 @@ def ball_mean(oracle: Oracle, features: Sequence[Feature], rows: int, share: Num
 
 
 def near_mean(oracle: Oracle, features: Sequence[Feature], rows: int, share: Number) -> Location:
-    """The mean when all there is goes to it: half from the middle of the box, half from nearer."""
-    half = exact(share, "share") / 2
-    first = ball_mean(oracle, features, rows, half)
-    radius = root_mean_square(oracle, first.around, rows, half / 10)
-    return first.joined(oracle, rows, half * 9 / 10, radius)
+    """The mean when all there is goes to it: first from the middle of the box, then from nearer.
+
+    Where the noise would hide how long rows are, nothing is spent on asking: the balls are those of rows that fill the
+    box evenly, E|y|^2 = |half ranges|^2 / 3 about its middle, and half of that about the first answer.
+    """
+    whole = exact(share, "share")
+    if length_noise(oracle, features, rows, whole / 20) > UNKNOWN:
+        even = sum((feature.high - feature.low) ** 2 for feature in features) / 12
+        first = Location(tuple(features), *_asked(oracle, features, rows, whole * FIRST, math.sqrt(even)))
+        return first.joined(oracle, rows, whole * (1 - FIRST), math.sqrt(even / 2))
+    first = ball_mean(oracle, features, rows, whole / 2)
+    radius = root_mean_square(oracle, first.around, rows, whole / 20)
+    return first.joined(oracle, rows, whole * 9 / 20, radius)
+
+
+def length_noise(oracle: Oracle, features: Sequence[Feature], rows: int, share: Number) -> float:
+    """The noise in the mean square length of rows, over the largest that there can be; nothing is spent."""
+    return float(np.max(oracle.price(_squared(features), share=share).spread)) / max(rows, 1)
 
 
 def root_mean_square(oracle: Oracle, features: Sequence[Feature], rows: int, share: Number) -> float | None:
     """The root of E|y|^2 in the features' frame, from one noisy sum; None without noise: then no ball is needed."""
     most = box_squared(features)
-    part = Call("mul", (squared_length(_exprs(features)), Literal(1.0 / most)))
-    answer = oracle.ask(Value(part), share=share)
+    answer = oracle.ask(_squared(features), share=share)
     if not np.any(answer.spread):
         return None
     return math.sqrt(most * float(np.clip(float(answer.total) / max(rows, 1), LEAST_SQUARE, 1.0)))
+
+
+def _squared(features: Sequence[Feature]) -> Value:
+    """|y|^2 over the largest that it can be."""
+    return Value(Call("mul", (squared_length(_exprs(features)), Literal(1.0 / box_squared(features)))))
 
 
 def _asked(

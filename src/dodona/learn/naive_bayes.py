@@ -118,6 +118,11 @@ class GaussianNB(ProbabilityClassifier):
         distance = (rows[:, None, :] - self.theta_) ** 2 / self.var_ + np.log(self.var_)
         return softmax(np.log(self.class_prior_) - distance.sum(axis=2) / 2)
 
+    def chances(self, rows: Floats) -> Floats:
+        """The probability of each class, for rows of scaled features."""
+        weights = self._evidence(rows)
+        return np.asarray(weights / weights.sum(axis=1, keepdims=True))
+
 
 def _shares(task: Task, oracle: Oracle) -> tuple[Fraction, Fraction]:
     """For sums and squares: squares are asked only if a feature's pooled variance, about 1/d, is above its noise."""

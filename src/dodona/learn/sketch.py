@@ -1,19 +1,22 @@
 """A sketch of the rows to plan a tree on, for when counts would be noise; and rows drawn from it.
 
 A sketch is a released model, so growing a tree on rows drawn from it costs nothing; the classes of its leaves are then
-asked of the true rows. Where second moments are known, rows are normal and their classes those of a logistic regression
-(``logistic.py``); else each class has its own mean (``naive_bayes.py``).
+asked of the true rows. Where second moments are known, rows are normal, with moments asked from near the mean
+(``covariance.py``), and classes those of a logistic regression (``logistic.py``); else each class has its own mean
+(``naive_bayes.py``).
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
 from fractions import Fraction
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dodona.learn.coordinates import Approach
+from dodona.learn.covariance import covariance_in
 from dodona.learn.encoding import Feature
 from dodona.learn.logistic import LogisticRegression
 from dodona.learn.naive_bayes import GaussianNB
@@ -23,23 +26,50 @@ from dodona.learn.tree import Attribute
 from dodona.oracle import Oracle
 
 DRAWN = 20_000
+MOMENTS = Fraction(1, 2)  # of the sketch: for where the rows are; the rest for their classes
 
 
-def sketched(oracle: Oracle, task: Task, share: Fraction) -> tuple[Floats, NDArray[np.intp]]:
-    """Drawn rows of scaled features and the places of their classes; always the same for the same sketch."""
+class Sketch(NamedTuple):
+    """Drawn ``rows`` of scaled features, the ``chances`` of their classes, and the class a model ``decided`` on.
+
+    Branches are planned on decisions: where chances differ and the answer does not, a tree has nothing to tell apart.
+    """
+
+    rows: Floats
+    chances: Floats
+    decided: NDArray[np.intp]
+
+
+def sketched(oracle: Oracle, task: Task, share: Fraction) -> Sketch:
+    """Rows drawn from what is asked of the oracle; always the same for the same answers."""
     part = replace(task, share=share)
     random = np.random.default_rng(0)  # of the search only: the sketch is public already
     if Approach.of(oracle, part).turned:
         model = LogisticRegression()
-        space = model.learn(part, oracle)
-        rows = snapped(random.multivariate_normal(space.centre, space.covariance, DRAWN, method="eigh"), task.features)
-        sure = np.cumsum(model.chances(rows), axis=1)
-        return rows, np.asarray((random.random((DRAWN, 1)) > sure[:, :-1]).sum(axis=1))
+        model.learn(replace(task, share=share * (1 - MOMENTS)), oracle)
+        mean, covariance = _moments(oracle, replace(task, share=share * MOMENTS))
+        rows = snapped(random.multivariate_normal(mean, covariance, DRAWN, method="eigh"), task.features)
+        chances = model.chances(rows)
+        return Sketch(rows, chances, chances.argmax(axis=1))
     bayes = GaussianNB()
     bayes.learn(part, oracle)
     classes = random.choice(len(task.classes), DRAWN, p=bayes.class_prior_)
     spread = np.sqrt(bayes.var_[classes])
-    return snapped(bayes.theta_[classes] + random.standard_normal(spread.shape) * spread, task.features), classes
+    rows = snapped(bayes.theta_[classes] + random.standard_normal(spread.shape) * spread, task.features)
+    # Chances from the draw, not from the model: naive Bayes is far too sure of what it decides.
+    return Sketch(rows, np.eye(len(task.classes))[classes], bayes.chances(rows).argmax(axis=1))
+
+
+def _moments(oracle: Oracle, task: Task) -> tuple[Floats, Floats]:
+    """Mean and covariance of the scaled features; what noise made negative is 0.
+
+    They decide where the drawn rows are, and so where the tree is fine; a model tells classes apart with far less.
+    """
+    found = covariance_in(oracle, task.features, task.rows, task.share)
+    ends = zip(found.features, task.features, strict=True)
+    mean = np.array([(moved.middle - own.middle) / own.half for moved, own in ends])
+    values, vectors = np.linalg.eigh(found.moments.matrix * found.inflation)
+    return mean, (vectors * np.maximum(values, 0.0)) @ vectors.T
 
 
 def snapped(rows: Floats, features: tuple[Feature, ...]) -> Floats:

@@ -100,7 +100,9 @@ class Table:
         The word is compared with every edge, not searched for: the steps of a search, and so its time, would tell of
         the symbol (HOSTILE A13).
         """
-        symbol = int(np.count_nonzero(self._first_words <= np.uint64(word)))
+        # As a machine word: NumPy takes another time for whole numbers above 2^63. An audit's undecided word stays one.
+        held = np.uint64(word) if type(word) is int else word
+        symbol = int(np.count_nonzero(self._first_words <= held))
         if symbol >= self.symbols or word <= self._last_below[symbol]:
             return self.resolve(word, bits)
         return symbol

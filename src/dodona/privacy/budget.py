@@ -129,15 +129,18 @@ class Budget:
         """``units`` ledger units as an exact number of epsilon or rho."""
         return Fraction(units, UNITS)
 
-    def guarantee(self, units_spent: int) -> tuple[Fraction, Fraction]:
+    def guarantee(self, units_spent: int, pure: Fraction | None = None) -> tuple[Fraction, Fraction]:
         """The (epsilon, delta) that holds after ``units_spent``; a budget in rho alone is read at delta = 1e-6, for
         display.
+
+        ``pure``: what ``pure_spent`` of the ledger says, the sum of the charges' pure epsilons where each has one.
         """
         spent = self.amount(units_spent)
         if self.unit == "epsilon":
             return spent, Fraction(0)
         delta = self.delta or _DISPLAY_DELTA
-        return (epsilon_of if self.queries is None else sulq_epsilon_of)(spent, delta), delta
+        epsilon = (epsilon_of if self.queries is None else sulq_epsilon_of)(spent, delta)
+        return (epsilon if pure is None else min(epsilon, pure)), delta
 
     def as_dict(self) -> dict[str, str | int | None]:
         """For JSON: fractions as text, so nothing is rounded on the way."""

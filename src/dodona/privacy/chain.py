@@ -113,7 +113,9 @@ class ChainLedger:
                 )
             if stored is None:
                 db.execute("INSERT INTO answers VALUES(?, ?)", (seq, answer))
-                self._append(ANSWER, charge[0].analyst, "answer", f"{seq} {_sha256(answer)}", self._totals())
+                told = f"{seq} {_sha256(answer)}"
+                # With the time of its charge: how long the rows took to read is in no log that is shared (HOSTILE R1).
+                self._append(ANSWER, charge[0].analyst, "answer", told, self._totals(), time=charge[0].time)
 
     def answer(self, seq: int) -> str | None:
         _whole(seq, "number")
@@ -195,9 +197,11 @@ class ChainLedger:
         request_id: str | None = None,
         amount: int = 0,
         scope: tuple[int, ...] | None = None,
+        time: str | None = None,
     ) -> Entry:
         seq, previous = self._session.position()
-        time = self._clock().astimezone(UTC).isoformat(timespec="microseconds")
+        # Whole seconds: where questions queue, the moment of a charge tells when the answer before it was done.
+        time = time or self._clock().astimezone(UTC).isoformat(timespec="seconds")
         question = (analyst, request_id, what, detail, amount, scope)
         return self._session.append(Entry(seq + 1, kind, time, *question, totals[0], sum(totals), previous))
 

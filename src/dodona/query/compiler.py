@@ -164,6 +164,9 @@ def exponent(size: float) -> int:
 
 
 def _constant(expr: Expr, what: str) -> float:
+    """A number as it is written; -3 is the negation of one."""
+    if isinstance(expr, Call) and expr.op == "neg":
+        return -_constant(expr.args[0], what)
     value = expr.value if isinstance(expr, Literal) else None
     if isinstance(value, bool) or not isinstance(value, float | int):
         raise BadQuery(f"{what} must be a constant number.")

@@ -7,6 +7,7 @@ moves from one cell to another changes the vector by at most sqrt(2) times that 
 
 from __future__ import annotations
 
+import functools
 import math
 from dataclasses import replace
 from fractions import Fraction
@@ -21,6 +22,7 @@ MOST_ROOTS = 16_384
 ROOT_BITS = 20
 
 
+@functools.lru_cache(maxsize=16)  # the exact arithmetic of thousands of them takes a while
 def root_coefficients(cells: int) -> tuple[int, ...]:
     """c_k = C(2k, k)/4^k for k < ``cells``, each in whole steps of 2^-20, rounded down."""
     found, value = [], Fraction(1)

@@ -98,6 +98,8 @@ def refuse(tree: Tree, why: str = "") -> BadQuery:
 
 def translate(tree: Tree, depth: int = 0) -> Expr:
     """Our tree from the parser's; refuses every node not in the tables, and every odd argument of one that is."""
+    if tree is None:  # SUM() and the like: the parser leaves a hole
+        raise BadQuery("a row expression is missing: a function or an operation lacks what it works on.")
     name = type(tree).__name__
     if depth > DEEPEST:
         raise refuse(tree, f"a question must nest at most {DEEPEST} operations")

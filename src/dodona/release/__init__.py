@@ -35,6 +35,9 @@ _HOME: dict[str, str] = {
 }
 """Public name -> module of this room that holds it."""
 
+_ELSEWHERE: dict[str, str] = {"load": "dodona.synopses.file"}
+"""Public name -> module of another room: to open the file of a release is no algorithm, but belongs beside them."""
+
 
 class _Room(ModuleType):
     """Importing ``release/boxes.py`` would bind the name ``boxes`` here to that module, and hide the function of the
@@ -50,6 +53,8 @@ sys.modules[__name__].__class__ = _Room
 
 
 def __getattr__(name: str) -> Any:
+    if name in _ELSEWHERE:
+        return getattr(importlib.import_module(_ELSEWHERE[name]), name)
     if name not in _HOME:
         raise AttributeError(f"module 'dodona.release' has no attribute {name!r}")
     try:
@@ -63,4 +68,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted(_HOME)
+    return sorted({*_HOME, *_ELSEWHERE})

@@ -127,15 +127,23 @@ def one_way(oracle: Oracle, grid: Grid, portion: Portion) -> tuple[Gathered, Bil
 
 
 def rounds_of(
-    oracle: Oracle, model: Model, gathered: Gathered, portion: Portion, plan: Schedule, rows: float, bills: list[Bill]
+    oracle: Oracle,
+    model: Model,
+    gathered: Gathered,
+    portion: Portion,
+    plan: Schedule,
+    rows: float,
+    bills: list[Bill],
+    left: float = 1 - FIRST,
 ) -> float:
-    """The rounds themselves, on any model; returns the estimated standard error of a count.
+    """The rounds themselves, on any model, with the part ``left`` of the budget; returns the estimated standard error
+    of a count.
 
     Each marginal is compared with the model before it is fitted: the mean square difference, less the variance of the
     noise, estimates the model's error where it was worst. To it the noise is added that a narrow marginal inside a
     measured one has.
     """
-    grid, each = gathered.grid, (1 - FIRST) / plan.rounds
+    grid, each = gathered.grid, left / plan.rounds
     misses: list[float] = []
     noises: list[float] = []
     for turn in range(plan.rounds):

@@ -75,11 +75,11 @@ def cover(grid: Grid, width: int, limit: int) -> tuple[Support, ...] | None:
 
 def _grown(grid: Grid, seed: Support, limit: int, random: np.random.Generator) -> Support:
     """The seed with further sides, in random order, while they fit."""
-    chosen, cells = list(seed), grid.size(seed)
-    for side in random.permutation(len(grid.sides)).tolist():
-        if side not in seed and cells * grid.sizes[side] <= limit:
+    sizes, chosen, cells = grid.sizes, list(seed), grid.size(seed)
+    for side in random.permutation(len(sizes)).tolist():
+        if side not in seed and cells * sizes[side] <= limit:
             chosen.append(side)
-            cells *= grid.sizes[side]
+            cells *= sizes[side]
     return tuple(sorted(chosen))
 
 

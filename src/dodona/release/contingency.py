@@ -11,13 +11,15 @@ named; predicting costs nothing, since noise is known before it is drawn:
 * ``submodular``: Algorithm 1 of Gupta, Hardt, Roth and Ullman (2011), never chosen for you (``tree.py``).
 
 The predictions for ``pairs`` and ``adaptive`` are rules measured on census data (docs/conjunctions.md), not theorems.
+On more bits than can be listed the rule for ``adaptive`` is a guess, since its error depends on the data more than on
+any public number; where it says ``characters``, a small part of the budget is spent on finding out (``pilot.py``).
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -29,16 +31,16 @@ from dodona.privacy.numbers import Number
 from dodona.query.expr import Literal
 from dodona.query.schema import Schema
 from dodona.query.statistic import Value
-from dodona.release import adaptive, direct
+from dodona.release import adaptive, direct, pilot
 from dodona.release.blocks import cell_variance
 from dodona.release.marginal_estimates import Gathered
-from dodona.release.mixture_rounds import learn_mixture
+from dodona.release.mixture_rounds import Begun, begin, learn_mixture
 from dodona.release.portion import Portion, combined
 from dodona.synopses.base import Body, Header, Synopsis
 from dodona.synopses.cells import Cells
 from dodona.synopses.marginals import MOST_FITTED, Marginals
 from dodona.synopses.maxent import LogLinear
-from dodona.synopses.mixture import Mixture
+from dodona.synopses.product_mixture import Mixture
 
 METHODS = ("characters", "blocks", "pairs", "adaptive")
 _ESTIMATED = "estimated from the fit, not proven"
@@ -50,7 +52,18 @@ class Offer:
 
     name: str
     error: float
-    make: Callable[[], tuple[Body, Sequence[Bill], str]]
+    make: Callable[[], Made]
+
+
+@dataclass(frozen=True)
+class Made:
+    """What was published; ``method``: how; ``notes``: more about it."""
+
+    body: Body
+    bills: Sequence[Bill]
+    accuracy: str
+    method: str
+    notes: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -88,12 +101,14 @@ def conjunctions(
         from dodona.release.tree import conjunctions_by_tree
 
         return conjunctions_by_tree(oracle, task.grid, width, task.portion)
-    offer = min(_offers(task, method), key=lambda offered: offered.error)
-    body, bills, accuracy = offer.make()
+    offer = _offers(task, method)[0]
+    made = offer.make()
     about = f"conjunctions of at most {width} conditions over {', '.join(task.grid.columns)}"
-    notes = {"method": offer.name, "conjunctions": task.grid.count(width), "predicted_error": offer.error}
-    header = Header(oracle.name, about, accuracy, offer.name, oracle.schema, oracle.rows, combined(list(bills)), notes)
-    return Synopsis(header, body)
+    counted = {"conjunctions": task.grid.count(width), "predicted_error": offer.error}
+    notes = {"method": made.method, **counted, **made.notes}
+    bill = combined(list(made.bills))
+    header = Header(oracle.name, about, made.accuracy, made.method, oracle.schema, oracle.rows, bill, notes)
+    return Synopsis(header, made.body)
 
 
 def plan_conjunctions(
@@ -106,9 +121,13 @@ def plan_conjunctions(
     epsilon: Number | None = None,
     rho: Number | None = None,
 ) -> dict[str, float]:
-    """Each method that fits with its predicted mean absolute error, in rows; nothing is spent."""
+    """Each method that fits with its predicted mean absolute error, in rows; first the one to be taken. Spends nothing.
+
+    A ``pilot`` is predicted at the error of ``characters`` with what it leaves; it may find that ``adaptive`` does
+    better.
+    """
     task = _task(oracle, width, columns, edges, Portion.of(share, epsilon, rho))
-    return {offer.name: offer.error for offer in sorted(_offers(task, "best"), key=lambda offered: offered.error)}
+    return {offer.name: offer.error for offer in _offers(task, "best")}
 
 
 def _task(
@@ -128,13 +147,17 @@ def _task(
 
 
 def _offers(task: _Task, method: str) -> list[Offer]:
+    """The one to take first, then by predicted error."""
     if method not in (*METHODS, "best"):
         raise BadQuery(f"method must be best, submodular, {', '.join(METHODS)}. Got {method!r}.")
-    found = []
+    found: list[Offer] = []
+    piloted: Offer | None = None
     if method in ("best", "characters", "blocks"):
         for design in direct.designs(task.grid, task.width, task.concentrated, counted=task.counted):
             error = direct.predicted(task.oracle, task.grid, task.width, design, task.portion)
             found.append(Offer(design.kind, error, lambda design=design: _unbiased(task, design)))  # type: ignore[misc]
+            if design.kind == "characters" and task.grid.cells > MOST_FITTED:
+                piloted = _pilot(task, design)
     if method in ("best", "pairs") and task.oracle.rows and task.width > 1 and task.grid.cells <= MOST_FITTED:
         found.append(_pairs(task))
     if method in ("best", "adaptive") and task.oracle.rows and task.width > 1 and task.oracle.sees_totals:
@@ -145,21 +168,42 @@ def _offers(task: _Task, method: str) -> list[Offer]:
             f"{method} does not fit {len(task.grid.sides)} columns of {task.grid.cells:,} cells at width {task.width}: "
             "take method='best', fewer columns, coarser buckets, or state Table(..., rows=...)."
         )
-    return found
+    found.sort(key=lambda offer: offer.error)
+    rivals = method == "best" and any(offer.name == "adaptive" for offer in found)
+    return [piloted, *found] if piloted is not None and rivals and found[0].name == "characters" else found
 
 
-def _unbiased(task: _Task, design: direct.Direct) -> tuple[Body, Sequence[Bill], str]:
+def _unbiased(task: _Task, design: direct.Direct) -> Made:
     gathered, bills = direct.measured(task.oracle, task.grid, design, task.portion)
+    return _published(task, gathered, bills, design.kind)
+
+
+def _published(task: _Task, gathered: Gathered, bills: Sequence[Bill], method: str) -> Made:
     supports = task.grid.supports(task.width)
     residuals = np.concatenate([gathered.estimates[s].values for s in supports])
     variances = np.array([gathered.estimates[s].variance for s in supports])
     body = Marginals(task.schema, task.grid, task.width, residuals, variances, task.edges)
     worst = math.sqrt(max(cell_variance(task.grid, s, dict(zip(supports, variances, strict=True))) for s in supports))
-    return (
-        body,
-        bills,
-        f"unbiased; the noise of a conjunction's count has a standard deviation of at most {worst:.4g} rows",
-    )
+    accuracy = f"unbiased; the noise of a conjunction's count has a standard deviation of at most {worst:.4g} rows"
+    return Made(body, bills, accuracy, method)
+
+
+def _pilot(task: _Task, design: direct.Direct) -> Offer:
+    """``characters`` or ``adaptive``, as paid answers tell."""
+    whole = pilot.with_pilot(task.grid, design)
+    error = direct.predicted(task.oracle, task.grid, task.width, whole, task.portion)
+
+    def make() -> Made:
+        seen = pilot.look(task.oracle, task.grid, design, task.portion, task.rows)
+        notes = {"pilot_independence_misses": seen.missed, "pilot_noise_of_characters": seen.noise}
+        if seen.takes_model:
+            return replace(_mixture(task, Begun(seen.gathered, seen.bills, pilot.LEFT)), notes=notes)
+        gathered, bills = direct.measured(
+            task.oracle, task.grid, pilot.after_pilot(design), task.portion, seen.gathered
+        )
+        return replace(_published(task, gathered, [*seen.bills, *bills], design.kind), notes=notes)
+
+    return Offer("pilot", error, make)
 
 
 def _pairs(task: _Task) -> Offer:
@@ -167,12 +211,12 @@ def _pairs(task: _Task) -> Offer:
     rows = task.rows
     noise = direct.predicted(task.oracle, task.grid, min(2, task.width), design, task.portion)
 
-    def make() -> tuple[Body, Sequence[Bill], str]:
+    def make() -> Made:
         gathered, bills = direct.measured(task.oracle, task.grid, design, task.portion)
         ones = [gathered.one_way(i, rows) for i in range(len(task.grid.sides))]
         table = LogLinear(task.grid.sizes, ones).fit(gathered.fractions(rows), 80, 1.5) * rows
         deviation = noise / direct.MEAN_OF_NORMAL + _FLOOR * rows
-        return _model(task, table, deviation), bills, f"a count is off by about {deviation:.4g} rows ({_ESTIMATED})"
+        return _modelled(_model(task, table, deviation), bills, deviation, "pairs")
 
     return Offer("pairs", 0.7 * noise + _FLOOR * rows, make)
 
@@ -181,30 +225,39 @@ _FLOOR = 8e-4  # what a model of pairs misses of triples: measured on 16 columns
 
 
 def _adaptive(task: _Task) -> Offer:
-    rows = task.rows
-    price = task.oracle.price(task.grid.marginal((0,)), **task.portion.part(0.1))
-    noise = float(np.max(price.spread))
+    rows, noise = task.rows, _noise(task)
     dense = task.grid.cells <= MOST_FITTED
     size = math.log2(task.grid.cells) / 16
     error = rows * 0.0048 * size * (max(noise, 1e-9) / rows / 3.07e-3) ** 0.7 + (0.0 if dense else _FLOOR * rows)
 
-    def make() -> tuple[Body, Sequence[Bill], str]:
+    def make() -> Made:
         if not dense:
-            found = learn_mixture(task.oracle, task.grid, task.width, task.portion, rows, noise)
-            off, bills = found.deviation, found.bills
-            body: Body = Mixture(task.schema, task.grid, task.width, found.model.inner, task.edges, rows, off)
-        else:
-            plan = adaptive.schedule(task.grid, task.width, rows / max(noise, 1e-9))
-            learnt = adaptive.learn(task.oracle, task.grid, task.portion, plan, rows)
-            off, bills = learnt.deviation, learnt.bills
-            body = _model(task, learnt.model.inner.table * rows, off)
-        return body, bills, f"a count is off by about {off:.4g} rows ({_ESTIMATED})"
+            return _mixture(task, begin(task.oracle, task.grid, task.portion))
+        plan = adaptive.schedule(task.grid, task.width, rows / max(noise, 1e-9))
+        learnt = adaptive.learn(task.oracle, task.grid, task.portion, plan, rows)
+        body = _model(task, learnt.model.inner.table * rows, learnt.deviation)
+        return _modelled(body, learnt.bills, learnt.deviation, "adaptive")
 
     return Offer("adaptive", error, make)
+
+
+def _noise(task: _Task) -> float:
+    """Of one count asked with a tenth of the budget."""
+    return float(np.max(task.oracle.price(task.grid.marginal((0,)), **task.portion.part(0.1)).spread))
+
+
+def _mixture(task: _Task, begun: Begun) -> Made:
+    found = learn_mixture(task.oracle, begun, task.width, task.portion, task.rows, _noise(task))
+    body = Mixture(task.schema, task.grid, task.width, found.model.inner, task.edges, task.rows, found.deviation)
+    return _modelled(body, found.bills, found.deviation, "adaptive")
+
+
+def _modelled(body: Body, bills: Sequence[Bill], deviation: float, method: str) -> Made:
+    return Made(body, bills, f"a count is off by about {deviation:.4g} rows ({_ESTIMATED})", method)
 
 
 def _model(task: _Task, table: np.ndarray[tuple[int], np.dtype[np.float64]], deviation: float) -> Cells:
     return Cells(task.schema, task.grid, task.width, table, task.edges, deviation=deviation)
 
 
-__all__ = ["METHODS", "Gathered", "Offer", "conjunctions", "plan_conjunctions"]
+__all__ = ["METHODS", "Offer", "conjunctions", "plan_conjunctions"]

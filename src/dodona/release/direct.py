@@ -98,9 +98,11 @@ def singles_of(grid: Grid, singles: tuple[Support, ...]) -> Part:
     return Part(singles, 1.0, Stack(tuple(map(grid.marginal, singles))))
 
 
-def measured(oracle: Oracle, grid: Grid, design: Direct, portion: Portion) -> tuple[Gathered, list[Bill]]:
-    """Ask it all."""
-    gathered, bills = Gathered(grid), []
+def measured(
+    oracle: Oracle, grid: Grid, design: Direct, portion: Portion, known: Gathered | None = None
+) -> tuple[Gathered, list[Bill]]:
+    """Ask it all; the answers are put to those that are ``known``."""
+    gathered, bills = known or Gathered(grid), []
     for part in design.parts:
         answer = oracle.ask(part.query, **portion.part(part.fraction))
         bills.append(answer.cost)

@@ -1,8 +1,8 @@
 """Halfspaces over number columns, translated ones included, published once (Blum, Ligett and Roth 2008, section 6).
 
 ``probes`` (practical): some hundred random halfspaces are asked with noise, and kernel regression with the arc-cosine
-kernel and a ridge matched to the noise carries their answers to every other one. Where the budget allows, half of it
-asks the second moments first, whose normal distribution explains most of what random projections of many columns do.
+kernel and a ridge matched to the noise carries their answers to every other one. Where the budget allows, most of it
+finds a mixture of normal distributions first (``halfspace_base.py``), and the probes mend what it leaves.
 No worst-case promise; its margins are for halfspaces like the probes, by predicting each probe from the others.
 
 ``nets`` (the paper's, under its own name): m random sign projections to k dimensions, a net of directions in each, the
@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import itertools
 import math
-from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -26,19 +25,17 @@ from dodona.answer import Bill
 from dodona.errors import BadQuery, Unsupported
 from dodona.oracle import Oracle
 from dodona.privacy.numbers import Number
-from dodona.query.expr import Literal
-from dodona.query.statistic import Features, Outer, Stack, Value
+from dodona.query.statistic import Stack, Value
+from dodona.release.halfspace_base import BasePlan, base_plan, bases
 from dodona.release.portion import Portion, Stated, combined
 from dodona.synopses.base import Body, Header, Synopsis
 from dodona.synopses.forms import Scaled
-from dodona.synopses.halfspaces import HalfspaceNets, Halfspaces, kernel, normal_fraction
+from dodona.synopses.halfspaces import HalfspaceNets, Halfspaces, kernel
+from dodona.synopses.mixture import Mixture
 
 Floats = NDArray[np.float64]
 _SEED = 6051  # probes and projections are public, and published with the answers
-MOMENTS = Fraction(1, 2)
-CLEAR = 0.2
-"""Moments are asked where noise in them, over all columns, stays below this part of a column's range."""
-_PRIORS = 4.0 ** -np.arange(0.0, 5.1, 0.5)
+_PRIORS = 4.0 ** -np.arange(0.0, 8.1, 0.5)
 MOST_NET = 200_000
 
 
@@ -57,17 +54,20 @@ def halfspaces(
     ``translated``: probe halfspaces off the middle too. ``probes``: how many; by the noise if not given.
     """
     portion, scaled, rows = Portion.of(share, epsilon, rho), Scaled.of(oracle.schema, columns), public_rows(oracle)
-    moments, bills = _moments(oracle, scaled, portion, rows)
-    left = portion.part(1 - MOMENTS if bills else 1)
-    count = probes if probes is not None else probes_for(oracle, scaled, left, rows, len(bills) > 0)
+    plan = base_plan(oracle, scaled, portion, rows)
+    offered, bills = bases(oracle, scaled, portion, rows, plan)
+    left = portion.part(plan.shares.probes)
+    count = probes if probes is not None else probes_for(oracle, scaled, left, rows, plan)
     y = directions(count, len(scaled.columns), translated)
     answer = oracle.ask(probes_query(scaled, y), **left)
     means = np.asarray(answer.total, dtype=np.float64) / rows
     noise = float(np.mean(np.square(answer.spread))) / rows**2
-    body = Halfspaces(scaled, rows, y, means, moments, noise, _prior(y, means, moments, noise))
+    _, prior, base = min((_fitted(y, means, base, noise) for base in offered), key=lambda found: found[0])
+    body = Halfspaces(scaled, rows, y, means, base, noise, prior)
     typical = float(np.mean(body.fraction(directions(200, len(scaled.columns), translated, 1))[1]))
     accuracy = f"about {typical:.2g} of the rows for a random halfspace, by leaving probes out; no worst case"
-    words = f"{'moments and ' if bills else ''}{count} probes, arc-cosine kernel ridge"
+    known = {0: "", 1: "a normal distribution and "}.get(len(base.weights), f"{len(base.weights)} normals and ")
+    words = f"{known}{count} probes, arc-cosine kernel ridge"
     return _synopsis(oracle, scaled, body, accuracy, words, [*bills, answer.cost], {"method": "probes"})
 
 
@@ -146,47 +146,29 @@ def probes_query(scaled: Scaled, y: Floats) -> Stack:
     return Stack(tuple(Value(scaled.condition(direction)) for direction in y))
 
 
-def _moments(oracle: Oracle, scaled: Scaled, portion: Portion, rows: int) -> tuple[Floats, list[Bill]]:
-    """The noisy second moments of (1, x), where their noise would leave them any meaning; zeros where not."""
-    d = len(scaled.columns)
-    if not moments_clear(oracle, scaled, portion, rows):
-        return np.zeros((d + 1, d + 1)), []
-    answer = oracle.ask(_moments_query(scaled), **portion.part(MOMENTS))
-    upper = np.zeros((d + 1, d + 1))
-    upper[np.triu_indices(d + 1)] = np.asarray(answer.total, dtype=np.float64) / rows
-    return np.asarray(upper + np.triu(upper, 1).T), [answer.cost]
-
-
-def moments_clear(oracle: Oracle, scaled: Scaled, portion: Portion, rows: int) -> bool:
-    """Whether second moments are worth their part of the budget; nothing is spent."""
-    price = oracle.price(_moments_query(scaled), **portion.part(MOMENTS))
-    return float(np.max(price.spread)) / rows * math.sqrt(len(scaled.columns)) <= CLEAR
-
-
-def _moments_query(scaled: Scaled) -> Outer:
-    return Outer(Features((Literal(1.0), *scaled.features())))
-
-
-def probes_for(oracle: Oracle, scaled: Scaled, part: Stated, rows: int, after_moments: bool) -> int:
-    """By epsilon n: 200 at 5,000, 800 from 50,000 on; 200 at most where moments are known, as little is left to
-    find.
-    """
+def probes_for(oracle: Oracle, scaled: Scaled, part: Stated, rows: int, plan: BasePlan) -> int:
+    """By epsilon n: 200 at 5,000, 800 from 50,000 on; less where a distribution is known, as little is left to find."""
     one = oracle.price(Value(scaled.condition(directions(1, len(scaled.columns), False)[0])), **part)
     spread = float(np.max(one.spread))
     reach = rows / max(spread, 1e-9) * math.sqrt(2)
-    return int(np.clip(200 * (reach / 5000) ** 0.6, 60, 200 if after_moments else 800))
+    most = {0: 800, 1: 200}.get(plan.components, 100)
+    return int(np.clip(200 * (reach / 5000) ** 0.6, 60, most))
 
 
-def _prior(y: Floats, means: Floats, moments: Floats, noise: float) -> float:
-    """The variance of the data's halfspaces, as a part of the kernel's, of greatest likelihood given the answers."""
+def _fitted(y: Floats, means: Floats, base: Mixture, noise: float) -> tuple[float, float, Mixture]:
+    """(minus twice the log-likelihood of the answers, prior, base), at the prior of greatest likelihood.
+
+    The prior is the variance the base leaves in the data's halfspaces, as a part of the kernel's.
+    """
     values, vectors = np.linalg.eigh(kernel(y, y))
-    rotated = vectors.T @ (means - normal_fraction(y, moments))
+    rotated = vectors.T @ (means - base.fraction(y))
 
     def cost(prior: float) -> float:
         spread = prior * np.maximum(values, 0.0) + max(noise, 1e-12)
         return float(np.sum(np.log(spread) + rotated**2 / spread))
 
-    return float(min(_PRIORS, key=cost))
+    prior = float(min(_PRIORS, key=cost))
+    return cost(prior), prior, base
 
 
 def _synopsis(

@@ -16,10 +16,8 @@ from numpy.typing import NDArray
 
 from dodona.answer import Answer, Price, Selection
 from dodona.concepts.packed import packed
-from dodona.effort import Effort
 from dodona.errors import Unsupported
-from dodona.oracle import Oracle, Request
-from dodona.privacy.numbers import Number
+from dodona.oracle import Front, Oracle, Request
 from dodona.query.expr import Column, Expr, Literal
 from dodona.query.schema import Flag, Schema
 from dodona.query.scores import Scores, require_like, require_public_numbers
@@ -30,13 +28,14 @@ from dodona.view import View
 LABEL = "from data"
 
 
-class Mixed(Oracle):
+class Mixed(Front):
     """``label``: what rows of the data are labelled; those of the model get the other."""
 
     def __init__(self, data: Oracle, model: Synopsis, columns: Sequence[str], *, label: bool) -> None:
         schema = Schema({**{name: data.schema[name] for name in columns}, LABEL: Flag(missing=False)})
         same: dict[str, Expr] = {name: Column(name) for name in columns}
         self._data = View(data, schema, {**same, LABEL: Literal(label)})
+        super().__init__(self._data)
         self._model = View(model, schema, {**same, LABEL: Literal(not label)})
         self._schema = schema
 
@@ -49,27 +48,6 @@ class Mixed(Oracle):
     def rows(self) -> int | None:
         """Twice those of the data."""
         return None if self._data.rows is None else 2 * self._data.rows
-
-    @property
-    def name(self) -> str:
-        """As the data's."""
-        return self._data.name
-
-    @property
-    def sees_totals(self) -> bool:
-        """As the data's."""
-        return self._data.sees_totals
-
-    def effort(
-        self,
-        tolerance: Number | None,
-        share: Number | None,
-        epsilon: Number | None,
-        rho: Number | None,
-        confidence: Number,
-    ) -> Effort:
-        """As the data's oracle takes it."""
-        return self._data.effort(tolerance, share, epsilon, rho, confidence)
 
     def answer(self, request: Request) -> Answer:
         """The data's noisy totals plus the model's."""

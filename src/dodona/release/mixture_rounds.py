@@ -56,12 +56,28 @@ class LearntMixture:
     deviation: float
 
 
-def learn_mixture(oracle: Oracle, grid: Grid, width: int, portion: Portion, rows: float, noise: float) -> LearntMixture:
-    """``noise``: of one count asked with a tenth of the budget."""
+@dataclass(frozen=True)
+class Begun:
+    """The one-way answers, what they cost, and the part of the budget that is left."""
+
+    gathered: Gathered
+    bills: tuple[Bill, ...]
+    left: float
+
+
+def begin(oracle: Oracle, grid: Grid, portion: Portion) -> Begun:
+    """Ask the one-way marginals."""
     gathered, bill = one_way(oracle, grid, portion)
-    model, bills = MixtureModel(gathered, rows), [bill]
-    plan = mixture_schedule(grid, width, rows, noise)
-    deviation = rounds_of(oracle, model, gathered, portion, plan, rows, bills)
+    return Begun(gathered, (bill,), 1 - FIRST)
+
+
+def learn_mixture(
+    oracle: Oracle, begun: Begun, width: int, portion: Portion, rows: float, noise: float
+) -> LearntMixture:
+    """``noise``: of one count asked with a tenth of the budget."""
+    gathered, bills = begun.gathered, list(begun.bills)
+    model, plan = MixtureModel(gathered, rows), mixture_schedule(gathered.grid, width, rows, noise)
+    deviation = rounds_of(oracle, model, gathered, portion, plan, rows, bills, begun.left)
     return LearntMixture(model, tuple(bills), deviation)
 
 

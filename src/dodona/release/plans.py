@@ -25,11 +25,13 @@ from dodona.privacy.numbers import Number
 from dodona.query.statistic import Value
 from dodona.release.boxes import layout, levels_query, predicted
 from dodona.release.domain import Domain, read_by
-from dodona.release.halfspaces import MOMENTS, directions, moments_clear, probes_for, probes_query, public_rows
+from dodona.release.halfspace_base import base_plan
+from dodona.release.halfspaces import directions, probes_for, probes_query, public_rows
 from dodona.release.portion import Portion
 from dodona.release.small_database import CERTIFICATE, best_error, listing, rounds_for
 from dodona.synopses.forms import Scaled
 from dodona.synopses.halfspaces import Halfspaces
+from dodona.synopses.mixture import Mixture
 from dodona.synopses.rows import STATED
 
 _Z = NormalDist().inv_cdf((1 + STATED) / 2)
@@ -75,18 +77,18 @@ def plan_halfspaces(
 ) -> list[Verdict]:
     """``halfspaces`` with the model's own 95 % error of a random halfspace, in rows, then Theorem 6.5.
 
-    The model's error is taken at its largest prior and without moments, so data can only make it smaller in the model's
-    eyes; it is no worst case, so the verdict on it is "vacuous": no theorem promises it. ``bits``: precision of a
-    column, and ``gamma``: as in Definition 5.3; both for the theorem alone.
+    The model's error is taken at its largest prior and without a distribution, so data can only make it smaller in the
+    model's eyes; it is no worst case, so the verdict on it is "vacuous": no theorem promises it. ``bits``: precision of
+    a column, and ``gamma``: as in Definition 5.3; both for the theorem alone.
     """
     rows, portion, scaled = _rows(oracle, e), Portion.of(share, epsilon, rho), Scaled.of(oracle.schema, columns)
     public_rows(oracle)
-    with_moments, d = moments_clear(oracle, scaled, portion, rows), len(scaled.columns)
-    left = portion.part(1 - MOMENTS if with_moments else 1)
-    count = probes if probes is not None else probes_for(oracle, scaled, left, rows, with_moments)
+    base, d = base_plan(oracle, scaled, portion, rows), len(scaled.columns)
+    left = portion.part(base.shares.probes)
+    count = probes if probes is not None else probes_for(oracle, scaled, left, rows, base)
     y = directions(count, d, translated)
     noise = float(np.mean(np.square(oracle.price(probes_query(scaled, y), **left).spread))) / rows**2
-    body = Halfspaces(scaled, rows, y, np.full(count, 0.5), np.zeros((d + 1, d + 1)), noise, 1.0)
+    body = Halfspaces(scaled, rows, y, np.full(count, 0.5), Mixture.unknown(d), noise, 1.0)
     typical = float(np.mean(body.fraction(directions(200, d, translated, 1))[1]))
     whole = oracle.price(Value(scaled.condition(y[0])), **portion.part()).cost
     what = f"a random halfspace over {', '.join(scaled.columns)} within {e:g} of {rows:,} rows, by {count} probes"

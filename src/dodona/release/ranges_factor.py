@@ -37,12 +37,12 @@ def factor_offer(oracle: Oracle, axis: Axis, portion: Portion) -> Offer | None:
         return None
     spread, unfold = float(np.max(price.spread)), second_root(axis.cells)
     noise = np.random.default_rng(3).normal(0.0, spread, (_DRAWS, axis.cells)) if spread else np.zeros((1, axis.cells))
-    prefixes = np.stack([np.append(0.0, _folded(draw, unfold)) for draw in noise])
+    prefixes = np.stack([np.append(0.0, folded(draw, unfold)) for draw in noise])
     error, deviation = range_error(prefixes, axis.cells)
 
     def make() -> Curve:
         answer = oracle.ask(query, **portion.part())
-        curve = np.append(0.0, _folded(np.asarray(answer.total, dtype=np.float64), unfold))
+        curve = np.append(0.0, folded(np.asarray(answer.total, dtype=np.float64), unfold))
         return Curve(np.arange(axis.cells + 1), rising(curve, oracle.rows), deviation, (answer.cost,))
 
     words = "square root of the prefix sums (Toeplitz factorisation), isotonic curve"
@@ -62,5 +62,6 @@ def second_root(cells: int) -> Floats:
     return np.asarray(2 * exact - fftconvolve(exact, off)[:cells])
 
 
-def _folded(values: Floats, unfold: Floats) -> Floats:
+def folded(values: Floats, unfold: Floats) -> Floats:
+    """The prefix sums, from answers in their square root."""
     return np.asarray(fftconvolve(values, unfold)[: len(values)])

@@ -11,20 +11,19 @@ from typing import Any
 from numpy.typing import NDArray
 
 from dodona.answer import Answer, Price, Selection
-from dodona.effort import Effort
-from dodona.oracle import Oracle, Request
-from dodona.privacy.numbers import Number
+from dodona.oracle import Front, Oracle, Request
 from dodona.query.expr import Expr
 from dodona.query.schema import Schema
 from dodona.query.scores import Scores
 from dodona.query.statistic import Gate, Query
 
 
-class Where(Oracle):
+class Where(Front):
     """``behind``, seen only where ``condition`` is true."""
 
     def __init__(self, behind: Oracle, condition: Expr) -> None:
-        self._behind, self._condition = behind, condition
+        super().__init__(behind)
+        self._condition = condition
 
     @property
     def schema(self) -> Schema:
@@ -35,27 +34,6 @@ class Where(Oracle):
     def rows(self) -> int | None:
         """Of all rows: how many meet the condition is private."""
         return self._behind.rows
-
-    @property
-    def name(self) -> str:
-        """As behind."""
-        return self._behind.name
-
-    @property
-    def sees_totals(self) -> bool:
-        """As behind."""
-        return self._behind.sees_totals
-
-    def effort(
-        self,
-        tolerance: Number | None,
-        share: Number | None,
-        epsilon: Number | None,
-        rho: Number | None,
-        confidence: Number,
-    ) -> Effort:
-        """As the oracle behind takes it."""
-        return self._behind.effort(tolerance, share, epsilon, rho, confidence)
 
     def answer(self, request: Request) -> Answer:
         """The gated question."""

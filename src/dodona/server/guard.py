@@ -5,7 +5,9 @@ from __future__ import annotations
 import re
 import secrets
 import time
+import traceback
 from collections.abc import Awaitable, Callable, MutableMapping
+from pathlib import PurePath
 from typing import Any
 
 from dodona.server.audit import Audit
@@ -47,11 +49,10 @@ class Guard:
 
         try:
             await self._app(scope, _limited(scope, receive), sending)
-        except Exception as error:  # whatever it is, it leaves in its outward form (R12)
-            if status:
-                raise
-            await respond(problem_of(error), request_id, sending)
-            state["code"] = problem_of(error).code
+        except Exception as error:  # whatever it is, it leaves in its outward form, and no log gets its words (R12)
+            state["code"], state["about"] = problem_of(error).code, _where(error)
+            if not status:
+                await respond(problem_of(error), request_id, sending)
         finally:
             self._note(scope, status, time.monotonic() - start)
 
@@ -106,6 +107,13 @@ def _announced(scope: Scope) -> int:
 def _headers(scope: Scope, request_id: str) -> list[tuple[bytes, bytes]]:
     own = [*ALWAYS, (b"x-request-id", request_id.encode())]
     return [*own, NOT_STORED] if scope["path"].startswith("/v1/") else own
+
+
+def _where(error: Exception) -> str:
+    """What went wrong in which line of ours: for whoever mends it. An error's own words could hold a row's value."""
+    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if "dodona" in frame.filename]
+    place = f" at {PurePath(frames[-1].filename).name}:{frames[-1].lineno}" if frames else ""
+    return f"{type(error).__name__}{place}"
 
 
 def _request_id(scope: Scope) -> str:

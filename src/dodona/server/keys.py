@@ -1,9 +1,9 @@
 """Keys: who may ask, in which role, of which datasets, with what share of the lifetime budget.
 
 A key is ``ddn_ID_SECRET``: the ID finds it, the SECRET is 256 random bits, shown once and stored as a salted scrypt
-hash. The store is one SQLite file shared by all server processes and the command line; it is read at each request, so
-that a revocation holds from the next request on. Shares belong to analysts, not to keys: two keys of one analyst spend
-one share.
+hash. The store is one SQLite file shared by all server processes and the command line. Each request asks it whether it
+has changed (``PRAGMA data_version``), so that a revocation holds from the next request on. Shares belong to analysts,
+not to keys: two keys of one analyst spend one share.
 """
 
 from __future__ import annotations
@@ -74,16 +74,22 @@ class KeyStore:
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = Path(path)
-        self._mutex = threading.Lock()
+        self._mutex, self._reading = threading.Lock(), threading.Lock()
         self._known: dict[bytes, str] = {}  # SHA-256 of a token that was verified once -> its id
+        self._version = -1
+        self._keys: dict[str, Key] = {}  # as of ``_version``
         made = not self.path.exists()
         try:
             if made:
                 os.close(os.open(self.path, os.O_CREAT | os.O_WRONLY, 0o600))
-            self._db = sqlite3.connect(self.path, timeout=10.0, check_same_thread=False, isolation_level=None)
+            self._db = self._connected()
             self._db.executescript(_SCHEMA)
+            self._reader = self._connected()  # so that a request does not wait behind a key being made here
         except (OSError, sqlite3.Error):
             raise LedgerUnavailable(f"the key store must be a file we can write. Got {str(self.path)!r}.") from None
+
+    def _connected(self) -> sqlite3.Connection:
+        return sqlite3.connect(self.path, timeout=10.0, check_same_thread=False, isolation_level=None)
 
     def has_curator(self) -> bool:
         """Whether a curator's key was ever made here."""
@@ -169,13 +175,23 @@ class KeyStore:
 
     def close(self) -> None:
         """Let the file go."""
-        with self._mutex:
+        with self._mutex, self._reading:
+            self._reader.close()
             self._db.close()
 
     def _alive(self, id_: str) -> Key | None:
-        rows = self._rows(f"SELECT {_COLUMNS} {_JOIN} WHERE k.id = ?", id_)
-        key = _key(rows[0]) if rows else None
-        return key if key is not None and key.alive(now_text()) else None
+        with self._reading:
+            (version,) = self._reader.execute("PRAGMA data_version").fetchone()
+            if version != self._version:  # another connection, here or elsewhere, has written since
+                self._version = version
+                self._keys.clear()
+            key = self._keys.get(id_)
+            if key is None:
+                rows = self._reader.execute(f"SELECT {_COLUMNS} {_JOIN} WHERE k.id = ?", (id_,)).fetchall()
+                if not rows:
+                    return None
+                key = self._keys[id_] = _key(rows[0])
+        return key if key.alive(now_text()) else None
 
     def _rows(self, statement: str, *values: object) -> Rows:
         with self._mutex:

@@ -196,10 +196,11 @@ class SynopsisPage(BaseModel):
 
 
 class Progress(BaseModel):
-    """How far a release is: questions asked and the share of the budget spent."""
+    """How far a release is: questions asked, the share of the budget spent, and the most it may spend."""
 
     asked: int
     share: float
+    most: float | None
 
 
 class Release(BaseModel):
@@ -211,6 +212,32 @@ class Release(BaseModel):
     progress: Progress
     synopsis: str | None
     detail: str | None
+
+
+class ReleaseCost(BaseModel):
+    """What a release would spend at most, and what would be left after it."""
+
+    amount: float
+    unit: str
+    share: float
+    left: float
+
+
+class Promise(BaseModel):
+    """One method of a release: its predicted error in rows, and what that is an error of."""
+
+    method: str
+    error: float | None
+    words: str
+
+
+class ReleasePrice(BaseModel):
+    """A release before anything is spent; the first method is the one that would be taken."""
+
+    kind: str
+    cost: ReleaseCost
+    affordable: bool
+    methods: list[Promise]
 
 
 class ReleasePage(BaseModel):

@@ -40,11 +40,8 @@ router = APIRouter(prefix="/v1/datasets/{dataset}", tags=["questions"])
 async def price(request: HttpRequest, dataset: str) -> Response:
     """What a question would cost and how good its answer would be; reads no row, charges nothing."""
     service, key, data = await _opened(request, dataset)
-    raw = await read_bytes(request)
-    known = service.prices.known(key, data, raw)
-    if known is None:
-        known = await service.off_loop(lambda: service.prices.make(key, data, raw, _read), size=len(raw))
-    return Response(json.dumps(price_to_json(known)), media_type="application/json")
+    found = await service.price(key, data, await read_bytes(request), _read)
+    return Response(json.dumps(price_to_json(found)), media_type="application/json")
 
 
 @router.post("/ask", **asks_once(QuestionBody, outputs.Answer))
@@ -146,6 +143,8 @@ async def _charged(
             if name is None:
                 raise
             found = _awaited(lambda: work(raw, name, key, data))
+        data.book.charged()
+        service.look_again(data)
         return written(found), found
 
     with service.running.one(key.id):

@@ -20,35 +20,29 @@ from fastapi import APIRouter
 from starlette.requests import Request as HttpRequest
 from starlette.responses import Response
 
-from dodona.errors import BadQuery, DodonaError, Refused
+from dodona.errors import DodonaError, Refused
 from dodona.server import outputs
 from dodona.server.auth import require
-from dodona.server.bodies import EffortBody, ReleaseBody
+from dodona.server.bodies import ReleaseBody
 from dodona.server.catalogue import json_response
 from dodona.server.counted import Counted
 from dodona.server.datasets import Dataset
 from dodona.server.describe import asks, reads
 from dodona.server.keys import Key
 from dodona.server.problems import not_found
+from dodona.server.release_plans import priced, settings_of, units_of
 from dodona.server.requests import read_body
 from dodona.server.service import Service
 from dodona.server.synopses import SUFFIX
 
 router = APIRouter(prefix="/v1/datasets/{dataset}/releases", tags=["releases"])
-KINDS: dict[str, tuple[str, ...]] = {
-    "conjunctions": ("width", "columns", "edges", "method"),
-    "intervals": ("column", "bits", "method"),
-    "boxes": ("columns", "bits"),
-    "halfspaces": ("columns", "translated", "probes"),
-}
-"""Kind of release -> the settings it takes, as in ``dodona.release``."""
 _FAULTS = (TypeError, ValueError, KeyError, IndexError, AttributeError)
 _ID = re.compile(r"[0-9a-f]{16}", re.ASCII)
 
 
 @dataclass(frozen=True)
 class State:
-    """Where a release stands; ``process`` runs it."""
+    """Where a release stands: ``share`` spent of the ``most`` it may spend; ``process`` runs it."""
 
     id: str
     kind: str
@@ -58,12 +52,13 @@ class State:
     synopsis: str | None
     detail: str | None
     process: int
+    most: float | None = None
 
     def shown(self) -> dict[str, Any]:
         """As the API shows it."""
         ended = self.state == "running" and not _lives(self.process)
         state = "lost" if ended else self.state
-        progress = {"asked": self.asked, "share": self.share}
+        progress = {"asked": self.asked, "share": self.share, "most": self.most}
         known = {"id": self.id, "kind": self.kind, "state": state, "progress": progress}
         return {**known, "synopsis": self.synopsis, "detail": self.detail}
 
@@ -79,14 +74,29 @@ async def start(request: HttpRequest, dataset: str) -> Response:
     """Begin a release in the background; follow it by its id."""
     service, key, data = await _opened(request, dataset)
     body = await read_body(request, ReleaseBody)
-    settings = _settings(body)
-    state = State(secrets.token_hex(8), body.kind, "running", 0, 0.0, None, None, os.getpid())
+    settings = settings_of(body)
+    budget = data.config.budget
+    most = units_of(body.effort.effort(), budget) / budget.capacity
+    state = State(secrets.token_hex(8), body.kind, "running", 0, 0.0, None, None, os.getpid(), most)
     data.folder.mkdir(exist_ok=True)
     await service.off_loop(lambda: state.write(data.folder))
     # Daemonic: a server that is told to stop does not wait for hours; the release is then lost, and says so.
     threading.Thread(target=_make, args=(data, key, state, settings), daemon=True, name=f"release {state.id}").start()
     request.state.about = f"release {state.id} of {body.kind}"
     return json_response({"id": state.id}, 202)
+
+
+@router.post("/price", **asks(ReleaseBody, outputs.ReleasePrice))
+async def price(request: HttpRequest, dataset: str) -> Response:
+    """What a release would cost, and how far off its synopsis would be; reads no row, charges nothing."""
+    service, key, data = await _opened(request, dataset)
+    body = await read_body(request, ReleaseBody)
+    settings_of(body)  # what is wrong by name is refused here, at no cost
+
+    def work() -> dict[str, Any]:
+        return priced(body, data.asker(key), data.config.budget, data.book.left_to(key.analyst))
+
+    return json_response(await service.planned(work))
 
 
 @router.get("", **reads(outputs.ReleasePage))
@@ -117,22 +127,6 @@ async def _opened(request: HttpRequest, dataset: str) -> tuple[Service, Key, Dat
     data = service.datasets.get(key, dataset)
     request.state.dataset = data.name
     return service, key, data
-
-
-def _settings(body: ReleaseBody) -> dict[str, Any]:
-    if body.kind not in KINDS:
-        raise BadQuery(f"a release must be of the kind {', '.join(KINDS)}. Got {body.kind!r}.")
-    unknown = sorted(set(body.settings) - set(KINDS[body.kind]))
-    if unknown:
-        raise BadQuery(f"{body.kind} takes the settings {', '.join(KINDS[body.kind])}.")
-    return {**body.settings, **_portion(body.effort)}
-
-
-def _portion(effort: EffortBody) -> dict[str, Any]:
-    effort.effort()  # exactly one, in range
-    if effort.tolerance is not None:
-        raise BadQuery("a release states its cost as share, epsilon or rho; its error follows, and is published.")
-    return {name: getattr(effort, name) for name in ("share", "epsilon", "rho") if getattr(effort, name) is not None}
 
 
 def _make(data: Dataset, key: Key, begun: State, settings: dict[str, Any]) -> None:

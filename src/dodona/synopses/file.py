@@ -32,7 +32,7 @@ KINDS: dict[str, str] = {
     "Rows": "rows",
     "Cells": "cells",
     "Marginals": "marginals",
-    "Mixture": "mixture",
+    "Mixture": "product_mixture",
     "Tree": "tree",
     "Degrees": "degrees",
     "Arrangement": "arrangement",

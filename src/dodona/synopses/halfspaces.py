@@ -1,7 +1,7 @@
 """Published halfspaces: noisy answers to probes, carried to every other halfspace by regression or by nets.
 
-``Halfspaces``: a normal distribution's fraction with the published mean and covariance (random projections of many
-columns are near normal: Diaconis and Freedman 1984), and kernel regression of what is left. For a row in a random
+``Halfspaces``: the fraction of a published mixture of normal distributions (``mixture.py``), and kernel regression of
+what is left. For a row in a random
 direction, the covariance of [<x, u> >= 0] - 1/2 and [<x, v> >= 0] - 1/2 is 1/4 - angle(u, v)/(2 pi): the arc-cosine
 kernel of order 0 (Cho and Saul 2009), centred.
 
@@ -20,7 +20,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import cho_factor, cho_solve
-from scipy.special import ndtr
 
 from dodona.errors import Unsupported
 from dodona.query.plan import Plan
@@ -28,6 +27,7 @@ from dodona.query.schema import Schema
 from dodona.query.statistic import Query, Stack, Value
 from dodona.synopses.base import Arrays, Body
 from dodona.synopses.forms import Scaled
+from dodona.synopses.mixture import Mixture
 
 Floats = NDArray[np.float64]
 
@@ -37,41 +37,28 @@ def kernel(a: Floats, b: Floats) -> Floats:
     return np.asarray(0.25 - np.arccos(np.clip(a @ b.T, -1.0, 1.0)) / (2 * np.pi))
 
 
-def normal_fraction(y: Floats, moments: Floats) -> Floats:
-    """Phi((b + <w, mean>)/sqrt(w' C w)) for y = (b, w), C the covariance; 1/2 where no moments are known.
-
-    Noise can make C indefinite: eigenvalues are raised to a floor before use.
-    """
-    if not np.any(moments):
-        return np.full(len(y), 0.5)
-    mean = moments[0, 1:]
-    values, vectors = np.linalg.eigh(moments[1:, 1:] - np.outer(mean, mean))
-    roots = vectors * np.sqrt(np.maximum(values, 1e-3))
-    spread = np.linalg.norm(y[:, 1:] @ roots, axis=1)
-    return np.asarray(ndtr((y[:, 0] + y[:, 1:] @ mean) / np.maximum(spread, 1e-9)))
-
-
 @dataclass(frozen=True, eq=False)
 class Halfspaces(Body):
     """``means``: noisy fractions of the ``rows`` rows at the ``probes`` (unit vectors, constant first).
 
-    ``noise``: their variance; ``prior``: how much of the kernel's variance is left in the data. ``moments``: the noisy
-    second moments of (1, x), d + 1 squared of them; all zero where none were asked.
+    ``noise``: their variance; ``prior``: how much of the kernel's variance is left in the data. ``base``: the mixture
+    that explains the rest; of no components where none was asked for.
     """
 
     scaled: Scaled
     rows: int
     probes: Floats
     means: Floats
-    moments: Floats
+    base: Mixture
     noise: float
     prior: float
 
     kind = "Halfspaces"
 
     def arrays(self) -> Arrays:
-        """Probes and their answers."""
-        return {"probes": self.probes.ravel(), "means": self.means, "moments": self.moments.ravel()}
+        """Probes, their answers and the mixture."""
+        mixture = {"weights": self.base.weights, "centres": self.base.centres, "within": self.base.within}
+        return {"probes": self.probes.ravel(), "means": self.means} | {k: v.ravel() for k, v in mixture.items()}
 
     def settings(self) -> dict[str, Any]:
         """Scales and variances."""
@@ -83,22 +70,24 @@ class Halfspaces(Body):
         """The inverse."""
         probes = arrays["probes"].reshape(len(arrays["means"]), -1)
         variances = float(settings["noise"]), float(settings["prior"])
-        moments = arrays["moments"].reshape(probes.shape[1], -1)
-        return cls(_scaled(settings), int(settings["rows"]), probes, arrays["means"], moments, *variances)
+        d = probes.shape[1] - 1
+        base = Mixture(arrays["weights"], arrays["centres"].reshape(-1, d), arrays["within"].reshape(d, d))
+        return cls(_scaled(settings), int(settings["rows"]), probes, arrays["means"], base, *variances)
 
     @cached_property
     def _fit(self) -> tuple[Any, Floats]:
         ridge = max(self.noise, 1e-12) / self.prior
         factor = cho_factor(kernel(self.probes, self.probes) + ridge * np.eye(len(self.probes)))
-        return factor, np.asarray(cho_solve(factor, self.means - normal_fraction(self.probes, self.moments)))
+        return factor, np.asarray(cho_solve(factor, self.means - self.base.fraction(self.probes)))
 
     @cached_property
     def error(self) -> float:
         """The root mean square error of a halfspace drawn as the probes were, from predicting each by the others.
 
         The residual of probe i, left out, is alpha_i / [C^-1]_ii, C = kernel + ridge (Rasmussen and Williams 2006,
-        5.12): an error of the fit (noisy moments and a wrong model included) less independent noise of known variance.
-        So the mean square less that variance estimates the error's; two standard errors are added, to be safe.
+        5.12): an error of the fit (a noisy mixture and a wrong model included) less independent noise of known
+        variance. So the mean square less that variance estimates the error's; two standard errors are added, to be
+        safe.
         """
         factor, weights = self._fit
         squares = np.square(weights / np.diag(cho_solve(factor, np.eye(len(weights)))))
@@ -112,7 +101,7 @@ class Halfspaces(Body):
         factor, weights = self._fit
         cross = kernel(y, self.probes)
         left = 0.25 - np.einsum("ij,ji->i", cross, np.asarray(cho_solve(factor, cross.T)))
-        known = normal_fraction(y, self.moments) + cross @ weights
+        known = self.base.fraction(y) + cross @ weights
         return np.clip(known, 0.0, 1.0), np.maximum(np.sqrt(self.prior * np.maximum(left, 0.0)), self.error)
 
     def totals(self, query: Query, plan: Plan, confidence: float) -> tuple[Floats, Floats]:  # noqa: ARG002

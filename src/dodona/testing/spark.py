@@ -1,19 +1,23 @@
 """Spark sessions for tests: quick in one process, or a small cluster with executors in processes of their own.
 
 ``local_session`` runs executors as threads (``local[2]``); ``cluster_session`` starts two worker processes on this
-machine (``local-cluster``), so that one can be killed; ``connect_session`` speaks to a server in another process. Each
-is a context manager that stops what it started, and raises ``SparkMissing`` with what to install where it cannot.
+machine (``local-cluster``), so that one can be killed; ``standalone_session`` starts a master and a worker as a cluster
+has them; ``connect_session`` speaks to a server in another process. Each is a context manager that stops what it
+started, and raises ``SparkMissing`` with what to install where it cannot.
 """
 
 from __future__ import annotations
 
 import os
 import shutil
+import socket
+import subprocess
 import sys
 import tempfile
+import time
 import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -64,7 +68,65 @@ def local_session(cores: int = 2, **settings: str) -> Iterator[Any]:
 def cluster_session(workers: int = 2, megabytes: int = 1024, **settings: str) -> Iterator[Any]:
     """A session on a cluster of worker processes, one core and so much memory each."""
     with _session(f"local-cluster[{workers},1,{megabytes}]", settings) as session:
-        yield session
+        # Its workers keep their files beside PySpark, whatever the settings say.
+        left = Path(os.environ.get("SPARK_HOME", _beside_pyspark()), "work", session.sparkContext.applicationId)
+        try:
+            yield session
+        finally:
+            shutil.rmtree(left, ignore_errors=True)
+
+
+@contextmanager
+def standalone_session(cores: int = 2, **settings: str) -> Iterator[Any]:
+    """A session on a standalone cluster: a master and a worker, each a process of its own on loopback."""
+    require()
+    port = _free_port()
+    with tempfile.TemporaryDirectory(prefix="dodona-spark-") as folder, ExitStack() as started:
+        where = ["--host", "127.0.0.1", "--webui-port", "0"]
+        started.enter_context(_daemon("master.Master", [*where, "--port", str(port)], folder))
+        _wait_for(port)
+        own = ["--cores", str(cores), "--memory", "1g", "--work-dir", str(Path(folder, "work"))]
+        started.enter_context(_daemon("worker.Worker", [*where, *own, f"spark://127.0.0.1:{port}"], folder))
+        with _session(f"spark://127.0.0.1:{port}", settings) as session:
+            yield session
+
+
+@contextmanager
+def _daemon(name: str, arguments: Sequence[str], folder: str) -> Iterator[None]:
+    """A part of a cluster, running meanwhile."""
+    program = Path(os.environ.get("SPARK_HOME", _beside_pyspark()), "bin", "spark-class")
+    quiet = Path(folder, "quiet.properties")
+    quiet.write_text(_QUIET)
+    wanted = {"SPARK_DAEMON_JAVA_OPTS": f"-Dlog4j2.configurationFile={quiet}", "SPARK_LOCAL_IP": "127.0.0.1"}
+    command = [str(program), f"org.apache.spark.deploy.{name}", *arguments]
+    none = subprocess.DEVNULL
+    with subprocess.Popen(command, env=os.environ | wanted, stdout=none, stderr=none) as process:
+        try:
+            yield
+        finally:
+            process.terminate()
+            process.wait(timeout=60)
+
+
+def _free_port() -> int:
+    with socket.socket() as held:
+        held.bind(("127.0.0.1", 0))
+        return int(held.getsockname()[1])
+
+
+def _wait_for(port: int, seconds: float = 120.0) -> None:
+    """Until something listens on the port of loopback."""
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        with suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=1.0):
+            return
+        time.sleep(0.2)
+    raise SparkMissing("Spark's master did not start: is port 127.0.0.1 open to this process?")
+
+
+def _beside_pyspark() -> Path:
+    found = find_spec("pyspark")
+    return Path(found.origin).parent if found is not None and found.origin else Path()
 
 
 @contextmanager

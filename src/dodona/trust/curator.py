@@ -27,6 +27,7 @@ from dodona.privacy.cost import FREE, Cost
 from dodona.privacy.ledger import Charge, Ledger
 from dodona.privacy.numbers import Number
 from dodona.privacy.open import open_ledger
+from dodona.privacy.pure import noted
 from dodona.query.plan import Plan, compile_query
 from dodona.query.reach import Norms
 from dodona.query.schema import Schema
@@ -263,7 +264,7 @@ class Curator(Oracle):
             analyst=self._analyst,
             request_id=request.key or secrets.token_hex(16),
             what=_shortened(request.text or str(request.query)),
-            detail=_fingerprint(request, mechanism),
+            detail=_fingerprint(request, mechanism) + noted(cost),
             scope=self._scope(plan),
         )
         if charge.lost:

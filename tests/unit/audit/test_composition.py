@@ -34,6 +34,14 @@ def test_half_the_claim_would_be_caught():
     assert claimed_epsilon(steps, delta) / 2 < pld_epsilon(steps, delta)
 
 
+def test_pure_answers_are_claimed_at_the_sum_of_their_epsilons():
+    steps, delta = (DiscreteLaplace(F(10)), DiscreteLaplace(F(20))), F(1, 10**6)
+    assert claimed_epsilon(steps, delta) == pytest.approx(0.15)
+    assert pld_epsilon(steps, delta) == pytest.approx(0.15, abs=0.002)
+    mixed = (*steps, DiscreteGaussian(F(400)))
+    assert claimed_epsilon(mixed, delta) > claimed_epsilon(mixed[2:], delta)
+
+
 @pytest.mark.slow
 def test_five_thousand_random_compositions():
     check(compared(seed=7, count=5000))

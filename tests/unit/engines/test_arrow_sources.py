@@ -17,6 +17,7 @@ from dodona.errors import BadTable
 from dodona.query.plan import compile_query
 from dodona.query.schema import Category, Flag, Integer, Real, Schema
 from dodona.query.statistic import Partition, Stack, Value, as_expr
+from dodona.query.unit import Unit
 
 SCHEMA = Schema({"x": Real(-1, 10), "n": Integer(0, 5, missing=2), "g": Category("a", "b", "é"), "f": Flag()})
 TABLE = pa.table(
@@ -128,14 +129,15 @@ def test_streams_without_rows() -> None:
         assert set(totals(table)) == {0}
 
 
-def test_a_stream_that_breaks_is_refused_without_its_words() -> None:
+@pytest.mark.parametrize("unit", [None, Unit("other", 2)], ids=["rows", "units"])
+def test_a_stream_that_breaks_is_refused_without_its_words(unit: Unit | None) -> None:
     def batches() -> Any:
         yield PLAIN.to_batches()[0]
         raise ValueError("secret 987654")
 
     reader = pa.RecordBatchReader.from_batches(PLAIN.schema, batches())
     with pytest.raises(BadTable, match="to its end") as refused:
-        Table(reader, SCHEMA)
+        Table(reader, SCHEMA, unit=unit, neighbours="add-remove")
     assert "987654" not in str(refused.value)
 
 

@@ -187,6 +187,17 @@ def test_every_type_that_can_hold_a_column(postgres: PostgresServer) -> None:
             PostgresEngine(postgres.url() + "#kinds", Schema({name: column}))
 
 
+def test_whole_labels_of_a_numeric_are_told_apart_beyond_doubles(postgres: PostgresServer) -> None:
+    with postgres.connect() as db:
+        db.execute("DROP TABLE IF EXISTS whole; CREATE TABLE whole (g numeric(20, 0))")
+        db.execute("INSERT INTO whole VALUES (9007199254740992), (9007199254740993), (1), (NULL), ('NaN')")
+    schema = Schema({"g": Category(9007199254740992, 1, 300, 10**30)})
+    engine = PostgresEngine(postgres.url() + "#whole", schema)
+    found = engine.totals(program_of(Partition(Column("g"), Value(as_expr("1"))), schema))
+    engine.close()
+    assert found.tolist() == [1, 1, 0, 0]
+
+
 @pytest.mark.parametrize("count", [2, 40, 3000])
 def test_labels_may_hold_anything(count: int, postgres: PostgresServer) -> None:
     odd = ["'); DROP TABLE t; --", '"', "a\x00b", "a", "é", "\ud800", "line\nbreak", "", "\\", "%s", "A"]

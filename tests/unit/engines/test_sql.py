@@ -134,3 +134,37 @@ def test_whole_labels_by_the_thousand(tmp_path: Path) -> None:
     program = compile_query(Partition(Column("g"), Value(as_expr("1"))), schema, level=False).program
     for source in (rows, tmp_path / "g.parquet"):
         assert set(Table(source, schema).engine.totals(program)) == {1}
+
+
+def test_a_constant_bound_is_one_comparison_without_a_clip(path: Path) -> None:
+    texts = ["LEAST(x0, 0.5)", "LEAST(0.5, x1)", "GREATEST(x0, -0.25)", "ABS(x0 - 0.5)", "-x0", "x1 / 4", "x0 * x0"]
+    for text in texts:
+        explained, found, expected = both(path, Value(as_expr(text)))
+        assert found == expected
+        assert explained.count("BETWEEN") == 1, text  # the column's own
+        assert "NULLIF" not in explained
+
+
+def test_what_may_be_null_on_both_sides_keeps_its_tests(path: Path) -> None:
+    for text in ("LEAST(x0, x1)", "GREATEST(x0, n)", "LEAST(x0, NULL)", "x1 / n", "x0 / x1"):
+        _, found, expected = both(path, Value(as_expr(f"COALESCE(LEAST(GREATEST({text}, -3), 3), 0.5)")))
+        assert found == expected
+
+
+@pytest.mark.parametrize("kind", ["parquet", "csv"])
+def test_many_columns_are_read_apart_where_they_are_stored_apart(kind: str, tmp_path: Path) -> None:
+    schema = Schema({f"x{i}": Real(0, 1) for i in range(110)})
+    rows = pa.table({name: np.random.default_rng(i).uniform(-1, 2, 30) for i, name in enumerate(schema)})
+    file = tmp_path / f"wide.{kind}"
+    if kind == "parquet":
+        pq.write_table(rows, file)
+    else:
+        rows.to_pandas().to_csv(file, index=False)
+    engine = DuckDBEngine(file, schema)
+    texts = [*schema, "x0 * x109", "x109 + x50"]
+    program = compile_query(Stack(tuple(Value(as_expr(text)) for text in texts)), schema, level=False).program
+    statements = engine.explain(program).splitlines()[1:]
+    assert len(statements) == (3 if kind == "parquet" else 1)
+    assert engine.totals(program).tolist() == Table(rows, schema).engine.totals(program).tolist()
+    if kind == "parquet":
+        assert " v0 " not in statements[1]

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from dodona.engines.table import Table
+from dodona.learn.base import Recorded
 from dodona.learn.covariance import covariance_of
 from dodona.learn.encoding import alike, features_of
 from dodona.learn.ladder import FEWEST_RUNGS, MOST_RUNGS, Ladder, distances
@@ -131,3 +132,14 @@ def test_a_second_look_without_noise_changes_nothing() -> None:
     seen = Moments(true + 1e-3, 1e-3)
     again = refined(Exact(table), exprs, 8.0, len(rows), seen, 1, 1)
     np.testing.assert_allclose(again.matrix, true, atol=1e-4)
+
+
+@pytest.mark.parametrize(("epsilon", "questions"), [(0.1, 2), (8, 4)])
+def test_lengths_are_asked_for_only_where_the_noise_would_show_them(epsilon: float, questions: int) -> None:
+    rows = low_rows(300, 12)
+    table = table_of(rows)
+    oracle = Recorded(seeded_curator(table, Budget(epsilon=epsilon, delta=1e-6), 0))
+    found = near_mean(oracle, features(table), len(rows), 1)
+    assert len(oracle.bills) == questions
+    assert sum(bill.share for bill in oracle.bills) == pytest.approx(1.0, rel=1e-6)
+    assert np.all(np.abs(found.centre) <= 1)

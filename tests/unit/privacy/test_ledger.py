@@ -212,7 +212,7 @@ def test_v59_text_is_text(ledger: SqliteLedger) -> None:
 def test_time_is_utc_whatever_the_clock_says() -> None:
     odd = datetime(2024, 1, 2, 3, 4, 5, tzinfo=timezone(timedelta(hours=5)))
     with SqliteLedger.open(None, BUDGET, clock=lambda: odd) as ledger:
-        assert ask(ledger, 1, "r").entry.time == "2024-01-01T22:04:05.000000+00:00"
+        assert ask(ledger, 1, "r").entry.time == "2024-01-01T22:04:05+00:00"
         assert odd.astimezone(UTC).isoformat().startswith("2024-01-01T22")
 
 

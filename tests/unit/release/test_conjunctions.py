@@ -13,7 +13,7 @@ from dodona.errors import BadEffort, BadQuery, Unsupported
 from dodona.privacy.budget import Budget
 from dodona.query.schema import Category, Flag, Real, Schema
 from dodona.query.statistic import Stack, Value
-from dodona.release import conjunctions, plan_conjunctions
+from dodona.release import conjunctions, load, plan_conjunctions
 from dodona.release.contingency import METHODS
 from dodona.testing.oracles import conformance_table, seeded_curator
 from dodona.trust.exact import Exact
@@ -219,3 +219,13 @@ def test_more_columns_than_can_be_listed() -> None:
     drawn = Exact(Table(rows, table.schema, name="wide"))
     gaps = [abs(float(drawn.ask(q).mean) - float(synopsis.ask(q).mean)) for q in questions]
     assert np.mean(gaps) < 0.01
+
+
+def test_a_file_is_opened_by_the_door_of_this_room(tmp_path: object) -> None:
+    synopsis = conjunctions(seeded_curator(bit_table(500), Budget(epsilon=1), 2), width=2, share=1, method="blocks")
+    synopsis.save(f"{tmp_path}/bits.synopsis")
+    again = load(f"{tmp_path}/bits.synopsis")
+    question = "b0 AND NOT b3"
+    assert float(again.ask(question).total) == float(synopsis.ask(question).total)
+    assert float(again.ask(question).margin) == float(synopsis.ask(question).margin)
+    assert again.header == synopsis.header

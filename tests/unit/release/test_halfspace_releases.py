@@ -7,8 +7,12 @@ from dodona.engines.table import Table
 from dodona.errors import BadQuery, Unsupported
 from dodona.privacy.budget import Budget
 from dodona.query.schema import Flag, Real, Schema
+from dodona.release.halfspace_base import base_plan
 from dodona.release.halfspaces import direction_net, halfspace_nets, halfspaces
+from dodona.release.portion import Portion
 from dodona.synopses.file import load
+from dodona.synopses.forms import Scaled
+from dodona.synopses.mixture import Mixture, raised
 from dodona.testing.oracles import seeded_curator
 from dodona.trust.exact import Exact
 
@@ -29,6 +33,53 @@ def test_probes_answer_translated_halfspaces(table):
     assert max(errors) < 0.04
     both = synopsis.ask("a + b >= 0").mean + synopsis.ask("a + b < 0").mean
     assert both == pytest.approx(1, abs=1e-9)
+
+
+def heaps(rows=20_000):
+    """Three tight clusters of unequal sizes in four columns."""
+    rng = np.random.default_rng(4)
+    centres = np.array([[0.7, 0.6, -0.5, 0.1], [-0.6, 0.2, 0.5, -0.7], [0.1, -0.8, -0.6, 0.6]])
+    points = np.clip(centres[rng.choice(3, rows, p=[0.6, 0.3, 0.1])] + rng.normal(0, 0.05, (rows, 4)), -1, 1)
+    names = tuple("abcd")
+    table = Table(dict(zip(names, points.T, strict=True)), Schema({n: Real(-1, 1) for n in names}))
+    return table, names, points
+
+
+def test_clusters_are_found_and_explain_what_one_normal_cannot():
+    table, names, points = heaps()
+    curator = seeded_curator(table, Budget(epsilon=2), 3)
+    synopsis = halfspaces(curator, names, share=1)
+    body = synopsis.body
+    assert "normals and" in synopsis.header.method
+    assert body.base.weights.sum() == pytest.approx(1)
+    assert curator.left == pytest.approx(0, abs=1e-9)
+    y = np.random.default_rng(8).normal(size=(300, 5))
+    y /= np.linalg.norm(y, axis=1, keepdims=True)
+    truth = (points @ y[:, 1:].T >= -y[:, 0]).mean(axis=0)
+    one = Mixture.normal(points.mean(axis=0), np.cov(points.T)).fraction(y)
+    assert np.abs(body.fraction(y)[0] - truth).mean() < 0.02 < np.abs(one - truth).mean()
+
+
+def test_what_is_asked_before_the_probes_follows_from_the_noise_alone(table):
+    plans = []
+    for epsilon in (0.01, 0.2, 4):
+        curator = seeded_curator(table, Budget(epsilon=epsilon), 1)
+        plans.append(base_plan(curator, Scaled.of(table.schema, NAMES), Portion.of(1, None, None), 8000))
+        assert curator.left == pytest.approx(epsilon)
+    assert [plan.components for plan in plans[:2]] == [0, 1]
+    assert plans[2].components >= 3
+    assert all(plan.shares.probes > 0 for plan in plans)
+
+
+def test_a_mixture_is_the_sum_of_its_normals():
+    left, right = np.array([-1.0, 0.0]), np.array([1.0, 0.5])
+    both = Mixture(np.array([0.25, 0.75]), np.stack([left, right]), 0.04 * np.eye(2))
+    y = np.array([[0.3, 0.8, -0.2], [0.0, 1.0, 0.0]])
+    parts = [Mixture.normal(centre, 0.04 * np.eye(2)).fraction(y) for centre in (left, right)]
+    np.testing.assert_allclose(both.fraction(y), 0.25 * parts[0] + 0.75 * parts[1])
+    assert both.fraction(y)[1] == pytest.approx(0.75, abs=1e-5)
+    assert Mixture.unknown(2).fraction(y).tolist() == [0.5, 0.5]
+    np.testing.assert_allclose(np.linalg.eigvalsh(raised(np.diag([-1.0, 2.0]), 0.1)), [0.1, 2.0])
 
 
 def test_without_clear_moments_probes_alone_are_asked(table):

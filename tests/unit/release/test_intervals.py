@@ -1,6 +1,7 @@
 """Ranges published over one column: every method, every refusal, and the figures behind the choice."""
 
 import math
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -12,9 +13,13 @@ from dodona.privacy.budget import Budget
 from dodona.query.roots import ROOT_BITS, root_coefficients
 from dodona.query.schema import Flag, Integer, Real, Schema
 from dodona.release.intervals import METHODS, intervals
+from dodona.release.portion import Portion
+from dodona.release.ranges_count import ByRoots, ByTree, best_counting
 from dodona.release.ranges_curve import rising
+from dodona.release.ranges_descent import sketched
 from dodona.release.ranges_factor import second_root
 from dodona.release.ranges_tree import Shape, consistent
+from dodona.synopses.axis import Axis
 from dodona.synopses.file import load
 from dodona.testing.oracles import seeded_curator
 from dodona.trust.exact import Exact
@@ -190,3 +195,44 @@ def test_isotonic_never_leaves_the_truth_further_away():
 def test_the_two_roots_multiply_to_prefix_sums():
     first = np.array(root_coefficients(300)) * 2.0**-ROOT_BITS
     np.testing.assert_allclose(np.convolve(first, second_root(300))[:300], 1.0, atol=1e-8)
+
+
+def spiked(rows=40_000):
+    """Nine rows in ten at one value of 4096, the others anywhere."""
+    rng = np.random.default_rng(6)
+    values = np.where(rng.random(rows) < 0.9, 17, rng.integers(0, 4096, rows))
+    return Table({"x": values}, Schema({"x": Integer(0, 4095)}), neighbours="add-remove", rows=rows), values
+
+
+def test_the_search_isolates_a_heavy_value_and_cuts_no_more_than_pays():
+    table, _ = spiked()
+    curator = seeded_curator(table, Budget(epsilon=0.02), 4)
+    axis = Axis.of(table.schema, "x")
+    sketch = sketched(curator, axis, Portion.of(None, "0.0025", None), Fraction(1), 256)
+    assert len(sketch.bills) == 3
+    assert {17, 18} <= set(sketch.cuts(16).tolist())
+    assert sketch.rows(np.array([17, 18]))[0] == pytest.approx(36_000, rel=0.2)
+    made = intervals(curator, "x", epsilon="0.0175", method="quantile buckets")
+    assert len(made.body.edges) < 200
+    assert made.ask("x = 17").total == pytest.approx(36_000, rel=0.15)
+
+
+@pytest.mark.parametrize("way", [ByTree(Shape.even(40, 4)), ByRoots()])
+def test_every_way_of_counting_gives_the_curve_back_without_noise(way):
+    table, values = spiked(3000)
+    axis = Axis.of(table.schema, "x")
+    edges = np.append(np.arange(0, 4096, 103), 4096)
+    fitted = way.fitted(len(edges) - 1)
+    answer = Exact(table).ask(fitted.query(axis, edges))
+    curve = fitted.curve(len(edges) - 1, np.ravel(answer.total), np.zeros(np.size(answer.total)))
+    np.testing.assert_allclose(curve, [(values < edge).sum() for edge in edges], atol=0.01)
+
+
+def test_with_delta_and_few_rows_the_runs_are_counted_by_roots():
+    table, _ = spiked(6000)
+    curator = seeded_curator(table, Budget(epsilon=0.05, delta=1e-6), 1)
+    found = best_counting(curator, Axis.of(table.schema, "x"), Portion.of(1, None, None), Fraction(7, 8), 256)
+    assert isinstance(found.way, ByRoots)
+    synopsis = intervals(curator, "x", share=1)
+    assert synopsis.header.notes["method"] == "quantile buckets"
+    assert "square root" in synopsis.header.method

@@ -346,6 +346,29 @@ def eventually(read, there):
     return found
 
 
+def test_a_fault_of_ours_is_a_problem_document_and_no_log_gets_its_words(house, monkeypatch, capfd):
+    """R12: one fixed text for whoever asked; the kind of error and the line for whoever mends it."""
+
+    def broken(*_, **__):
+        raise RuntimeError("row 17 holds 4711")
+
+    monkeypatch.setattr(next(iter(house.service.datasets)).book, "left", broken)
+    found = house.send("GET", "/v1/datasets/people", headers={"X-Request-Id": "broken-one"})
+    assert (found.status_code, code(found)) == (500, "fault")
+    assert found.headers["content-type"] == "application/problem+json"
+    log = eventually((house.folder / "audit.log").read_text, lambda text: '"broken-one"' in text)
+    (line,) = [line for line in map(json.loads, log.splitlines()) if line["request"] == "broken-one"]
+    assert (line["status"], line["code"]) == (500, "fault")
+    assert re.fullmatch(r"RuntimeError at \w+\.py:\d+", line["about"])
+    assert "4711" not in found.text + log + "".join(capfd.readouterr())
+
+
+def test_a_hole_where_an_expression_must_stand_is_refused(house):
+    for text in ("SELECT SUM() FROM people", "SELECT COUNT() FROM people", "SELECT AVG() FROM people GROUP BY sex"):
+        found = house.post("price", {"sql": text, "effort": {"share": "0.1"}})
+        assert (found.status_code, code(found)) == (422, "bad-query"), text
+
+
 def test_metrics_count(house):
     house.post("ask", QUESTION)
     house.post("price", {**QUESTION, "question": "nothing"})
@@ -367,7 +390,9 @@ def test_every_request_is_audited(house):
     (line,) = [line for line in map(json.loads, log.splitlines()) if line["request"] == "the-one"]
     assert line["analyst"] == "analyst-a"
     assert line["charge"] >= 1
-    assert "65" not in json.dumps({key: value for key, value in line.items() if key not in ("pid", "time", "ms")})
+    told = {"time", "pid", "request", "method", "route", "status", "key", "analyst", "role", "dataset", "charge", "ms"}
+    assert set(line) == told  # of the question nothing
+    assert line["route"] == "/v1/datasets/{dataset}/ask"
 
 
 def test_price_reads_no_row(house, monkeypatch):
@@ -409,6 +434,49 @@ def test_a_release_and_its_synopsis(house):
     (house.folder / "got.synopsis").write_bytes(file)
     assert np.isfinite(dd.load(house.folder / "got.synopsis").ask("age >= 50").total)
     assert house.send("GET", "/v1/datasets/people/releases", "curator").json()["items"][0]["state"] == "done"
+
+
+@pytest.mark.parametrize(
+    ("kind", "settings", "first"),
+    [
+        ("conjunctions", {"width": 2, "columns": ["sex", "smoker"]}, "a conjunction, on average"),
+        ("intervals", {"column": "age", "bits": 4}, "a random range, on average"),
+        ("boxes", {"columns": ["age", "income"], "bits": 4}, "a random box, 95 times of 100"),
+    ],
+)
+def test_a_release_has_its_price_before_anything_is_spent(house, monkeypatch, kind, settings, first):
+    for data in house.service.datasets:
+        monkeypatch.setattr(data.table.engine, "totals", None)  # no row is read
+    body = {"kind": kind, "settings": settings, "effort": {"share": "0.25"}}
+    assert house.send("POST", "/v1/datasets/people/releases/price", "a", json=body).status_code == 403
+    found = house.send("POST", "/v1/datasets/people/releases/price", "curator", json=body)
+    assert found.status_code == 200, found.text
+    price = found.json()
+    whole = house.send("GET", "/v1/datasets/people", "curator").json()["left"]
+    assert price["cost"]["share"] == pytest.approx(0.25)
+    assert price["cost"]["amount"] + price["cost"]["left"] == pytest.approx(whole)
+    assert price["affordable"]
+    assert price["methods"][0]["words"] == first
+    dearer = {**body, "effort": {"share": "1/100"}}
+    worse = house.send("POST", "/v1/datasets/people/releases/price", "curator", json=dearer).json()["methods"][0]
+    assert 0 < price["methods"][0]["error"] < worse["error"]
+    assert house.spent() == 0
+
+
+@pytest.mark.parametrize(
+    ("kind", "settings", "status"),
+    [
+        ("intervals", {"column": ["age"]}, 422),
+        ("intervals", {}, 422),
+        ("boxes", {"columns": ["age"]}, 422),
+        ("cuts", {"tail": "age", "head": "income"}, 422),
+        ("cuts", {"tail": "age", "head": "age"}, 200),
+    ],
+)
+def test_a_release_that_cannot_be_priced_is_refused(house, kind, settings, status):
+    body = {"kind": kind, "settings": settings, "effort": {"share": "0.25"}}
+    assert house.send("POST", "/v1/datasets/people/releases/price", "curator", json=body).status_code == status
+    assert house.spent() == 0
 
 
 @pytest.mark.parametrize(

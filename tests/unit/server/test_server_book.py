@@ -5,7 +5,7 @@ import pytest
 from dodona.privacy import Budget
 from dodona.privacy.ledger import UNLIMITED
 from dodona.privacy.sqlite_ledger import SqliteLedger
-from dodona.server.book import FRESH, Book
+from dodona.server.book import FRESH, STALE, Book
 from dodona.server.metrics import Metrics
 
 
@@ -39,11 +39,48 @@ def test_left_is_at_most_a_moment_old(ledger):
     charge(ledger, "ann", 50)
     assert book.left_to("ann") == before
     now[0] += FRESH * 1.01
+    assert book.left() == before - 50
+    now[0] += STALE * 1.01
     assert book.glance("ann", None) is None
     assert book.left_to("ann") == before - 50
     charge(ledger, "ann", 20, (1,))
     now[0] += FRESH * 1.01
     assert (book.left((0,)), book.left((1,)), book.left()) == (before - 50, before - 70, before - 70)
+
+
+def test_what_is_a_moment_old_is_glanced_at_while_one_alone_reads_anew(ledger):
+    now = [0.0]
+    book = Book(ledger, clock=lambda: now[0])
+    before = book.left_to("ann"), book.left_to("ann", (1,))
+    assert not book.due()
+    charge(ledger, "ann", 50, (1,))
+    now[0] += FRESH
+    assert book.due()
+    assert not book.due()  # one is enough
+    assert (book.glance("ann", None), book.glance("ann", (1,))) == before
+    book.refresh()
+    assert (book.glance("ann", None), book.glance("ann", (1,))) == (before[0] - 50, before[1] - 50)
+    assert not book.due()
+    charge(ledger, "ann", 1)
+    book.charged()  # by this process: it need not wait until its reading is old
+    assert book.due()
+    book.refresh()
+    assert book.glance("ann", None) == before[0] - 51
+
+
+def test_a_reader_that_failed_leaves_the_next_one_free_to_read(ledger, monkeypatch):
+    now = [0.0]
+    book = Book(ledger, clock=lambda: now[0])
+    book.left_to("ann")
+    now[0] += FRESH
+    with monkeypatch.context() as broken:
+        broken.setattr(ledger, "entries", lambda *_: 1 / 0)
+        assert book.due()
+        with pytest.raises(ZeroDivisionError):
+            book.refresh()
+    assert book.due()
+    book.refresh()
+    assert not book.due()
 
 
 def test_pages_of_one_analyst_and_of_all(ledger):

@@ -1,5 +1,6 @@
 import sqlite3
 from datetime import UTC, datetime, timedelta
+from fractions import Fraction
 
 import pytest
 
@@ -31,6 +32,17 @@ def test_another_process_revokes(store):
     other.revoke(key.id)
     other.close()
     assert store.known(token) is None
+
+
+def test_a_share_changed_by_another_process_or_by_this_one_holds_at_once(store):
+    _, token = store.add("ann", share="0.3")
+    store.verify(token)
+    other = KeyStore(store.path)
+    other.add("ann", share="0.2")
+    other.close()
+    assert store.known(token).share == Fraction(1, 5)
+    store.add("ann", share="0.1")
+    assert store.known(token).share == Fraction(1, 10)
 
 
 def test_only_hashes_are_stored(store):

@@ -270,20 +270,29 @@ function reviewed(review, form, randomisers, factor, lot, report, back) {
   title.focus();
 }
 
-/** Kept before it is sent, so that whatever happens to the connection, this browser never sends another. */
-async function sendOnce(form, entry, status, retry) {
-  // Another tab may have sent since this one was loaded: its report is the one that counts, and its odds are spent.
+/** Two tabs that send at the same moment: one looks and keeps first. Plain http beyond this machine has no locks. */
+const alone = (work) => (navigator.locks ? navigator.locks.request("dodona.reports", work) : work());
+
+/** Kept, or the reason why not. Another tab may have sent since this one was loaded: its report is the one that counts,
+ * and its odds are spent. */
+function keptOnce(entry) {
   const before = sentBefore()[id];
   const [a, c] = entry.odds.map(BigInt);
-  if (before ? before.sent || JSON.stringify(before.body) !== JSON.stringify(entry.body) : !affordable({ a, c })) {
-    status.textContent = "This browser has sent another report since this page was opened. Nothing was sent.";
-    return;
-  }
+  if (before ? before.sent || JSON.stringify(before.body) !== JSON.stringify(entry.body) : !affordable({ a, c }))
+    return "This browser has sent another report since this page was opened. Nothing was sent.";
   try {
     keep(id, entry);
   } catch {
-    status.textContent =
-      "This browser can't remember what it sent (storage is off), so it can't promise to send only once. Nothing was sent.";
+    return "This browser can't remember what it sent (storage is off), so it can't promise to send only once. Nothing was sent.";
+  }
+  return null;
+}
+
+/** Kept before it is sent, so that whatever happens to the connection, this browser never sends another. */
+async function sendOnce(form, entry, status, retry) {
+  const refusal = await alone(() => keptOnce(entry));
+  if (refusal !== null) {
+    status.textContent = refusal;
     return;
   }
   status.textContent = "Sending…";

@@ -1,0 +1,135 @@
+"""How the runs between given edges are counted: one question, and the noisy cumulative curve from its answer."""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dodona.errors import Unsupported
+from dodona.oracle import Oracle
+from dodona.query.roots import MOST_ROOTS
+from dodona.query.statistic import PrefixRoots, Query
+from dodona.release.portion import Portion
+from dodona.release.ranges_curve import prefix_curve, range_error
+from dodona.release.ranges_factor import folded, second_root
+from dodona.release.ranges_offer import level_variances, tree_cells
+from dodona.release.ranges_tree import Shape, noise_prefixes
+from dodona.synopses.axis import Axis
+
+Floats = NDArray[np.float64]
+Edges = NDArray[np.int64]
+_DRAWS = 12
+
+
+class Way(ABC):
+    """Abstract: what every way of counting can do.
+
+    ``risk``: a search is made only where it promises this much less than counting all cells, since isotonic regression
+    takes more from the latter than is predicted.
+    """
+
+    risk: ClassVar[float]
+
+    @abstractmethod
+    def fitted(self, buckets: int) -> Way:
+        """The same way for another number of runs."""
+
+    @abstractmethod
+    def query(self, axis: Axis, edges: Edges) -> Query:
+        """What is asked."""
+
+    @abstractmethod
+    def curve(self, buckets: int, totals: Floats, spread: Floats) -> Floats:
+        """Rows below each edge, 0 first, from the answer."""
+
+    @abstractmethod
+    def noise(self, buckets: int, spread: Floats) -> Floats:
+        """What noise does to the curve: public simulations, one in each row."""
+
+
+@dataclass(frozen=True)
+class ByTree(Way):
+    """Counts by the levels of a tree, least squares."""
+
+    shape: Shape
+
+    risk: ClassVar[float] = 1.0
+
+    def fitted(self, buckets: int) -> ByTree:
+        return ByTree(Shape.even(buckets, self.shape.branching[-1])) if buckets < self.shape.leaves else self
+
+    def query(self, axis: Axis, edges: Edges) -> Query:
+        return self.shape.over_buckets(axis, edges)
+
+    def curve(self, buckets: int, totals: Floats, spread: Floats) -> Floats:
+        return prefix_curve(tree_cells(self.shape, buckets, totals, spread))
+
+    def noise(self, buckets: int, spread: Floats) -> Floats:
+        variances = level_variances(self.shape, buckets, spread)
+        if max(variances) == 0:
+            return np.zeros((1, buckets + 1))
+        leaves = [self.shape.leaves // span for span in self.shape.spans][-len(variances) :]
+        return noise_prefixes(leaves, variances, _DRAWS)[:, : buckets + 1]
+
+    def __str__(self) -> str:
+        return "counts by level, least squares"
+
+
+@dataclass(frozen=True)
+class ByRoots(Way):
+    """The square root of the prefix sums (``ranges_factor.py``)."""
+
+    risk: ClassVar[float] = 1.15
+
+    def fitted(self, buckets: int) -> ByRoots:  # noqa: ARG002
+        return self
+
+    def query(self, axis: Axis, edges: Edges) -> Query:
+        return PrefixRoots(axis.bucket(edges))
+
+    def curve(self, buckets: int, totals: Floats, spread: Floats) -> Floats:  # noqa: ARG002
+        return np.append(0.0, folded(totals, second_root(buckets)))
+
+    def noise(self, buckets: int, spread: Floats) -> Floats:
+        unfold, scale = second_root(buckets), float(np.max(spread))
+        draws = np.random.default_rng(3).normal(0.0, 1.0, (_DRAWS, buckets)) * scale
+        return np.stack([np.append(0.0, folded(draw, unfold)) for draw in draws])
+
+    def __str__(self) -> str:
+        return "square root of the prefix sums"
+
+
+@dataclass(frozen=True, eq=False)
+class Counting:
+    """``way`` to count about ``buckets`` runs, with the ``error`` of a random range by noise alone, in rows."""
+
+    buckets: int
+    way: Way
+    error: float
+
+
+def best_counting(oracle: Oracle, axis: Axis, portion: Portion, part: Fraction, buckets: int) -> Counting:
+    """The way of least predicted error for runs of equal length; nothing is spent."""
+    span = math.ceil(axis.cells / buckets)
+    edges = np.append(np.arange(0, axis.cells, span), axis.cells)
+    coarse = Axis(axis.column, axis.low, axis.width * span, len(edges) - 1, axis.whole)
+    priced = []
+    for shape in Shape.all(coarse.cells):
+        spread = np.ravel(oracle.price(shape.over_axis(coarse), **portion.part(part)).spread)
+        noise = ByTree(shape).noise(coarse.cells, spread)
+        priced.append(Counting(coarse.cells, ByTree(shape), range_error(noise, coarse.cells)[0]))
+    if 2 < coarse.cells <= MOST_ROOTS:
+        try:
+            price = oracle.price(PrefixRoots(coarse.key()), **portion.part(part))
+        except Unsupported:  # local rows cannot: a row's vector would have to be drawn whole
+            pass
+        else:
+            noise = ByRoots().noise(coarse.cells, np.ravel(price.spread))
+            priced.append(Counting(coarse.cells, ByRoots(), range_error(noise, coarse.cells)[0]))
+    return min(priced, key=lambda found: found.error)
