@@ -1,8 +1,9 @@
-"""20 sums of expressions over 10 million rows of Parquet against plain DuckDB; X^T X against NumPy; a k-means step.
+"""20 sums of expressions over 10 million rows of Parquet against plain DuckDB; X^T X and PCA against NumPy; k-means.
 
 Plain DuckDB runs the same bounded sums in doubles, with no grid, no care for NaN or NULL and no privacy, on as many
 threads. Ours runs ``totals`` whole: compile to SQL, run, read the integers. Both read the same file, turn by turn; the
-median of the turns counts. Second moments: the sums alone, of an open table, and with opening it from the array.
+median of the turns counts. Second moments: the sums alone, of an open table, and with opening it from the array. The
+whole fit of a PCA opens the table, prices its choices and asks for the mean, the distances and the products in a ball.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from benchmarks._turns import Row, compared
 from dodona.engines.columns import read_columns
 from dodona.engines.duckdb import DuckDBEngine
 from dodona.engines.memory import MemoryEngine
+from dodona.learn import PCA
 from dodona.query.expr import Column
 from dodona.query.plan import compile_query
 from dodona.query.schema import Integer, Real, Schema
@@ -112,6 +114,19 @@ def second_moments(rows: int = 1_000_000, columns: int = 100) -> list[Row]:
     ]
 
 
+def whole_fit(rows: int = 1_000_000, columns: int = 100) -> Row:
+    """A private PCA of an array, all of it, against NumPy's X^T X, which is a part of any."""
+    points = np.random.default_rng(0).uniform(-1, 1, (rows, columns))
+    return compared(
+        f"PCA, whole fit of an array, {rows:,} x {columns}",
+        lambda: PCA(5, epsilon=1, delta=1e-6, bounds=(-1, 1)).fit(points),
+        lambda: points.T @ points,
+        TURNS,
+        2.0,
+        "NumPy's X^T X",
+    )
+
+
 def k_means_step(rows: int = 1_000_000) -> Row:
     """Nearest of 8 centres, counts and sums, against one scikit-learn iteration."""
     from sklearn.cluster import KMeans
@@ -135,7 +150,7 @@ def main() -> list[Row]:
     """Prints each ratio."""
     with tempfile.TemporaryDirectory() as folder:
         found = [bounded_sums(Path(folder), int(os.environ.get("THREADS", os.cpu_count() or 1)))]
-    return [*found, *second_moments(), k_means_step()]
+    return [*found, *second_moments(), whole_fit(), k_means_step()]
 
 
 if __name__ == "__main__":

@@ -84,3 +84,7 @@ class AnswerLost(DodonaError):
         super().__init__(
             "The question was charged, but an internal fault kept its answer. Asking again is charged again."
         )
+
+
+class PublicLabels(UserWarning):
+    """A set of labels was read from the data and is published as it is (HOSTILE A9); stating it ends the warning."""

@@ -202,12 +202,18 @@ def _nearest(args: Sequence[Vector], constants: tuple[Any, ...]) -> Vector:
     return scores.argmax(axis=0).astype(np.float64).reshape(points.shape[1:]), None
 
 
+def on_grid(x: NDArray[Any], constants: tuple[Any, ...]) -> NDArray[np.float64]:
+    """In whole steps of 2^-bits; NaN stays."""
+    low, high, bits = constants
+    steps = np.asarray(np.clip(x, low, high), dtype=np.float64)
+    return np.trunc(np.multiply(steps, math.ldexp(1.0, bits), out=steps), out=steps)
+
+
 @_kernel("grid")
 def _grid(args: Sequence[Vector], constants: tuple[Any, ...]) -> Vector:
     ((x, null),) = args
     low, high, bits = constants
-    steps = np.asarray(np.clip(x, low, high), dtype=np.float64)
-    steps = np.trunc(np.multiply(steps, math.ldexp(1.0, bits), out=steps), out=steps)
+    steps = on_grid(x, constants)
     missing = ~np.isfinite(x) if null is None else null | ~np.isfinite(x)
     nearest_to_zero = math.trunc(math.ldexp(min(max(0.0, low), high), bits))
     return np.where(missing, float(nearest_to_zero), steps), None

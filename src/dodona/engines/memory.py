@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -9,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dodona.engines.base import EXACT_DOUBLE, block_bound, convolved, empty_totals
-from dodona.engines.kernels import KERNELS, Vector
+from dodona.engines.kernels import KERNELS, Vector, on_grid
 from dodona.engines.lattice import Lattice
 from dodona.engines.moments import ColumnGram
 from dodona.engines.reports import Pick, Respond, picked
@@ -66,7 +67,7 @@ class MemoryEngine:
         """The values of the program's roots on rows start..stop; other steps are dropped after their last use."""
         last = {arg: index for index, step in enumerate(program.steps) for arg in step.args}
         keep = set(program.roots())
-        needed = _needed(program)
+        needed, finite = _needed(program), _finite(program)
         vectors: dict[int, Vector] = {}
         with np.errstate(all="ignore"):
             for index, step in enumerate(program.steps):
@@ -79,7 +80,10 @@ class MemoryEngine:
                 if step.op == "finite" and program.steps[step.args[0]].op == "column":
                     vectors[index] = vectors[step.args[0]]  # cleaned, so nothing overflowed
                     continue
-                vectors[index] = KERNELS[step.op]([vectors[arg] for arg in step.args], step.constants)
+                if step.op == "grid" and step.args[0] in finite and vectors[step.args[0]][1] is None:
+                    vectors[index] = on_grid(vectors[step.args[0]][0], step.constants), None
+                else:
+                    vectors[index] = KERNELS[step.op]([vectors[arg] for arg in step.args], step.constants)
                 for arg in step.args:
                     if last[arg] == index and arg not in keep:
                         vectors.pop(arg, None)
@@ -106,6 +110,17 @@ def _needed(program: Program) -> set[int]:
     for index in range(len(program.steps) - 1, -1, -1):
         if index in found:
             found.update(program.steps[index].args)
+    return found
+
+
+def _finite(program: Program) -> set[int]:
+    """The steps whose values are finite wherever they are not NULL, known without a look at them."""
+    found: set[int] = set()
+    for index, step in enumerate(program.steps):
+        chosen = step.op in ("coalesce", "if") and found.issuperset(step.args[-2:])
+        constant = step.op == "const" and math.isfinite(step.constants[0] or 0.0)
+        if step.op in ("column", "finite", "number") or constant or chosen:
+            found.add(index)
     return found
 
 

@@ -36,7 +36,7 @@ class Physical(NamedTuple):
 class SparkDialect(Dialect):
     """``columns``: the raw columns behind the schema's names; ``unit``: the one that says whose row it is."""
 
-    most_sums = 1500  # each statement is a pass: 1,000 sums took 1.6 times as long in two
+    most_sums = 1500  # each statement is a pass, so one holds whatever the engine gives to SQL
     longest_repeat = (
         1500  # the JVM compiles small methods only: Spark shares repeated parts of sums, not of sub-selects
     )

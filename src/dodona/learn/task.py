@@ -2,11 +2,13 @@
 
 ``fit(oracle, y="column")`` uses the estimator's ``share`` of the oracle's whole budget. ``fit(X, y)`` on arrays or data
 frames makes a curator of its own with ``epsilon`` and ``delta`` and spends all of it. Bounds are never read from the
-data: ``bounds`` states them. The set of class labels in an array ``y`` is taken as public unless ``classes`` states it.
+data: ``bounds`` states them. The set of class labels in an array ``y`` is published, with a warning,
+unless ``classes`` states it.
 """
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -18,7 +20,7 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import validate_data
 
-from dodona.errors import BadEffort, BadQuery, BadSchema
+from dodona.errors import BadEffort, BadQuery, BadSchema, PublicLabels
 from dodona.learn.encoding import Feature, features_of
 from dodona.oracle import Oracle
 from dodona.privacy.numbers import exact
@@ -150,6 +152,13 @@ def _coded(estimator: Any, target: Any) -> tuple[NDArray[np.int64], tuple[Label,
     check_classification_targets(target)
     stated: Sequence[Any] | None = getattr(estimator, "classes", None)
     estimator.classes_ = np.unique(target) if stated is None else np.asarray(stated)
+    if stated is None:
+        warnings.warn(
+            f"The labels found in y ({len(estimator.classes_)} of them) are published as they are. Where it is not "
+            "publicly known which labels there are, a rare one tells of a row: state them all with classes=[...].",
+            PublicLabels,
+            stacklevel=4,
+        )
     order = np.argsort(estimator.classes_)
     known = np.asarray(estimator.classes_)[order]
     place = np.clip(np.searchsorted(known, target), 0, len(known) - 1)

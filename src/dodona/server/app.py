@@ -7,7 +7,6 @@ import gc
 import importlib
 import sys
 from collections.abc import AsyncIterator
-from pathlib import Path
 from typing import Any
 
 from fastapi import FastAPI
@@ -69,7 +68,7 @@ def make_app(settings: Settings) -> Guard:
     app.state.service = service
     for part in (catalogue, questions, synopses, releases, curation):
         app.include_router(part.router)
-    app.include_router(surveys.router(SurveyStore(Path(settings.folder) / "dodona.surveys")))
+    app.include_router(surveys.router(SurveyStore(settings.survey_file)))
     app.include_router(pages.router())
     _add_operations(app, service)
     app.openapi = lambda: describe.description(app)  # type: ignore[method-assign]

@@ -7,6 +7,7 @@ import sys
 from collections.abc import Callable
 
 from dodona.errors import Refused
+from dodona.privacy.open import is_address
 from dodona.server.keys import KeyStore
 from dodona.server.settings import Settings
 
@@ -23,6 +24,14 @@ def first_key(settings: Settings) -> str | None:
         store.close()
 
 
+def kept_here(settings: Settings) -> str:
+    """What a ledger in PostgreSQL does not share with servers on other machines, and the files that hold it."""
+    return (
+        f"the ledger is in PostgreSQL; keys live in {settings.key_file} and surveys in {settings.survey_file}, on this "
+        "machine only: servers on other machines do not know them, nor their revocations."
+    )
+
+
 def serve(settings: Settings, say: Callable[[str], None]) -> None:
     """Serve until told to stop."""
     try:
@@ -33,11 +42,14 @@ def serve(settings: Settings, say: Callable[[str], None]) -> None:
 
     datasets = Datasets(settings.surveys, settings.ledger)  # refuses now, not in a worker's log
     names = ", ".join(dataset.name for dataset in datasets)
+    shared = any(is_address(settings.ledger or dataset.config.ledger) for dataset in datasets)
     datasets.close()
     token = first_key(settings)
     say(f"dodona: serving {names} at {settings.url}")
     if token is not None:
         say(f"curator key (shown once): {token}")
+    if shared:
+        say(kept_here(settings))
     settings.to_environment()
     # uvicorn finishes what is at work, then raises the signal again for whoever was there before: us.
     signal.signal(signal.SIGTERM, _end)

@@ -58,6 +58,11 @@ class Settings:
         return Path(self.keys) if self.keys is not None else Path(self.folder) / "dodona.keys"
 
     @property
+    def survey_file(self) -> Path:
+        """Where surveys and their reports are kept."""
+        return Path(self.folder) / "dodona.surveys"
+
+    @property
     def url(self) -> str:
         """Where a client on this machine finds us."""
         host = f"[{self.host}]" if ":" in self.host else self.host

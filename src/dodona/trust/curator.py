@@ -28,13 +28,14 @@ from dodona.privacy.ledger import Charge, Ledger
 from dodona.privacy.numbers import Number
 from dodona.privacy.open import open_ledger
 from dodona.privacy.pure import noted
-from dodona.query.plan import Plan, compile_query
+from dodona.query.plan import Plan
 from dodona.query.reach import Norms
 from dodona.query.schema import Schema
 from dodona.query.statistic import Query
 from dodona.synopses.base import Synopsis
 from dodona.trust.atoms import Atoms
 from dodona.trust.noise import Noise, noise_for
+from dodona.trust.plans import Plans
 from dodona.trust.procedures import epsilon_of, prepared
 from dodona.trust.published import published_answer
 from dodona.trust.scores import Chooser, ballot_for, chooser_for
@@ -78,7 +79,7 @@ class Curator(Oracle):
     def _keep(self, table: Table, ledger: Ledger, analyst: str, bits: Bits) -> None:
         self._table, self._ledger, self._analyst, self._bits = table, ledger, analyst, bits
         self._budget = ledger.genesis.budget
-        self._atoms = Atoms(table.schema)
+        self._atoms, self._plans = Atoms(table.schema), Plans(table.schema)
         self._published: list[Synopsis] = []
         fixed = ", ".join(table.schema.public)
         self._neighbours = table.promise + (f", public columns fixed: {fixed}" if fixed else "")
@@ -240,7 +241,7 @@ class Curator(Oracle):
 
     def _priced(self, request: Request) -> tuple[Plan, Noise]:
         effort = request.effort
-        plan = compile_query(request.query, self.schema, level=effort.kind == "tolerance")
+        plan = self._plans.of(request.query, level=effort.kind == "tolerance")
         norms = self._norms(request.query, plan)
         return plan, noise_for(plan, norms, effort, self._budget, self.rows)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from fractions import Fraction
 
 import numpy as np
@@ -9,9 +10,10 @@ import pandas as pd
 import pytest
 
 import dodona.learn as rooms
-from dodona.errors import BadEffort, BadQuery
+from dodona.errors import BadEffort, BadQuery, PublicLabels
 from dodona.learn.base import Recorded, Spent
 from dodona.learn.pca import PCA
+from dodona.learn.perceptron import Perceptron
 from dodona.learn.progress import rounds
 from dodona.learn.task import task_of
 from dodona.privacy.budget import Budget
@@ -97,3 +99,13 @@ def test_public_names_are_lazy_and_all_listed() -> None:
 def test_progress_is_silent_without_a_terminal(capsys: pytest.CaptureFixture[str]) -> None:
     assert list(rounds(3, "test")) == [0, 1, 2]
     assert capsys.readouterr() == ("", "")
+
+
+def test_labels_read_from_y_are_published_with_a_warning_unless_stated() -> None:
+    rng = np.random.default_rng(0)
+    data, target = rng.uniform(-1, 1, (200, 2)), rng.integers(0, 2, 200)
+    with pytest.warns(PublicLabels, match=r"classes=\["):
+        Perceptron(epsilon=1, delta=1e-6, bounds=(-1, 1)).fit(data, target)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        Perceptron(epsilon=1, delta=1e-6, bounds=(-1, 1), classes=[0, 1]).fit(data, target)
