@@ -227,7 +227,8 @@ def test_arrays_need_epsilon_and_bounds_and_then_work_in_a_pipeline():
         DecisionListLearner(epsilon=1).fit(points, labels)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        model = make_pipeline(MinMaxScaler(), DecisionListLearner(epsilon=20, bounds=(0, 1))).fit(points, labels)
+        learner = DecisionListLearner(epsilon=20, bounds=(0, 1), classes=["in", "out"])
+        model = make_pipeline(MinMaxScaler(), learner).fit(points, labels)
     assert model.score(points, labels) > 0.98
     assert set(model.classes_) == {"in", "out"}
 
