@@ -155,7 +155,8 @@ def _coded(estimator: Any, target: Any) -> tuple[NDArray[np.int64], tuple[Label,
     if stated is None:
         warnings.warn(
             f"The labels found in y ({len(estimator.classes_)} of them) are published as they are. Where it is not "
-            "publicly known which labels there are, a rare one tells of a row: state them all with classes=[...].",
+            "publicly known which labels there are, a rare one tells of a row: state them all with classes=[...] where "
+            "the estimator takes it, or fit an oracle, whose schema lists them.",
             PublicLabels,
             stacklevel=4,
         )
