@@ -19,7 +19,19 @@ from dodona.query.expr import Call, Column, Expr, Literal
 from dodona.query.procedure import Procedure
 from dodona.query.schema import Integer, Real, Schema
 from dodona.query.scores import Scores
-from dodona.query.statistic import Features, Gate, Nearest, Outer, Partition, PrefixRoots, Products, Query, Stack, Value
+from dodona.query.statistic import (
+    Features,
+    Gate,
+    Nearest,
+    Outer,
+    Partition,
+    PrefixRoots,
+    Products,
+    Query,
+    RangeRoots,
+    Stack,
+    Value,
+)
 
 
 @dataclass(frozen=True)
@@ -186,5 +198,6 @@ _KINDS: dict[type, Callable[[Any, Callable[[Expr], Expr]], Query]] = {
     Outer: lambda q, change: Outer(_features(q.features, change)),
     Nearest: lambda q, change: Nearest(_features(q.features, change), q.centres, rewritten(q.of, change)),
     PrefixRoots: lambda q, change: PrefixRoots(change(q.by)),
+    RangeRoots: lambda q, change: RangeRoots(change(q.by)),
     Products: lambda q, change: Products(tuple(map(change, q.conditions)), change(q.weight), q.order),
 }

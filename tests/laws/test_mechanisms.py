@@ -6,7 +6,7 @@ from fractions import Fraction
 import mpmath
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from dodona.mechanisms import DiscreteGaussian, DiscreteLaplace, Exponential, PermuteAndFlip, RandomizedResponse
@@ -112,6 +112,8 @@ def test_v12_permute_and_flip_may_not_claim_the_bounded_range_rho():
 
 @settings(max_examples=200, deadline=None)
 @given(st.integers(2, 1 << 20), st.fractions(min_value=Fraction(1, 10**9), max_value=100))
+@example(2, Fraction(393, 10))  # e^epsilon just below the 2^60 at which odds are capped
+@example(1 << 20, Fraction(415, 10))
 def test_response_ratio_is_at_most_e_to_epsilon_exactly(k, epsilon):
     mechanism = RandomizedResponse(k, epsilon)
     truth, other = mechanism.probability(0, 0), mechanism.probability(1, 0)

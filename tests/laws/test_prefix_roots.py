@@ -1,4 +1,4 @@
-"""Prefix roots: the stated reach bounds what any row does, on every engine alike; local rows refuse them."""
+"""Prefix roots and range roots: the stated reach bounds what any row does, on every engine; local rows refuse them."""
 
 import itertools
 from fractions import Fraction
@@ -10,14 +10,15 @@ from dodona.engines.table import Table
 from dodona.errors import BadQuery, Unsupported
 from dodona.query.expr import Column
 from dodona.query.plan import compile_query
-from dodona.query.roots import ROOT_BITS, root_coefficients
+from dodona.query.roots import ROOT_BITS, range_coefficients, root_coefficients
 from dodona.query.schema import Category, Flag, Integer, Schema
-from dodona.query.statistic import Gate, Partition, PrefixRoots, Value, as_expr, query_from_json
+from dodona.query.statistic import Gate, Partition, PrefixRoots, RangeRoots, Value, as_expr, query_from_json
 from dodona.testing.reference import reference_totals
 from dodona.trust.local import Local
 
 SCHEMA = Schema({"x": Integer(0, 6), "f": Flag(), "k": Category("a", "b", public=True)})
 ROOTS = PrefixRoots(Column("x"))
+AROUND = RangeRoots(Column("x"))
 
 
 def columns(program, cells=7):
@@ -25,7 +26,7 @@ def columns(program, cells=7):
     return [np.array(reference_totals(program, [{"x": x, "f": True, "k": "a"}])) for x in [None, *range(cells)]]
 
 
-@pytest.mark.parametrize("query", [ROOTS, Gate(as_expr("f"), ROOTS)])
+@pytest.mark.parametrize("query", [ROOTS, Gate(as_expr("f"), ROOTS), AROUND, Gate(as_expr("f"), AROUND)])
 def test_reach_bounds_every_row_and_every_pair(query):
     plan = compile_query(query, SCHEMA, level=False)
     (weight,) = plan.places
@@ -42,8 +43,9 @@ def test_reach_bounds_every_row_and_every_pair(query):
     assert (rows[1] ** 2).sum() == pytest.approx(float(size.l2_squared))  # the first cell attains it
 
 
-def test_public_keys_never_move():
-    plan = compile_query(PrefixRoots(Column("k")), SCHEMA, level=False)
+@pytest.mark.parametrize("kind", [PrefixRoots, RangeRoots])
+def test_public_keys_never_move(kind):
+    plan = compile_query(kind(Column("k")), SCHEMA, level=False)
     assert plan.reach.change.l1 == 0
 
 
@@ -56,7 +58,7 @@ def test_engines_agree_with_the_reference(tmp_path):
     data = {name: np.array([row[name] for row in rows]) for name in SCHEMA}
     path = tmp_path / "rows.csv"
     path.write_text("x,f,k\n" + "".join(f"{r['x']},{str(r['f']).lower()},a\n" for r in rows))
-    for query in (ROOTS, Gate(as_expr("f"), ROOTS)):
+    for query in (ROOTS, Gate(as_expr("f"), ROOTS), AROUND, Gate(as_expr("f"), AROUND)):
         program = compile_query(query, SCHEMA, level=False).program
         expected = reference_totals(program, rows)
         assert Table(data, SCHEMA).engine.totals(program).tolist() == expected
@@ -73,13 +75,23 @@ def test_coefficients_are_central_binomials():
     assert np.all(got <= np.array(exact))
 
 
-def test_wire_form_and_refusals():
-    assert query_from_json(ROOTS.to_json()) == ROOTS
+def test_every_row_turns_one_vector_round_the_circle():
+    rows = columns(compile_query(AROUND, SCHEMA, level=False).program)[1:]
+    assert rows[0].tolist() == list(range_coefficients(7))
+    for place, row in enumerate(rows):
+        assert row.tolist() == np.roll(rows[0], place).tolist()
+    assert min(rows[0]) > 0
+    assert max(rows[0]) == rows[0][0] == 2**ROOT_BITS
+
+
+@pytest.mark.parametrize("roots", [ROOTS, AROUND])
+def test_wire_form_and_refusals(roots):
+    assert query_from_json(roots.to_json()) == roots
     with pytest.raises(BadQuery, match="inside a partition"):
-        compile_query(Partition(Column("k"), ROOTS), SCHEMA, level=False)
+        compile_query(Partition(Column("k"), roots), SCHEMA, level=False)
     with pytest.raises(BadQuery, match="at most"):
-        compile_query(PrefixRoots(Column("x")), Schema({"x": Integer(0, 60_000)}), level=False)
+        compile_query(roots, Schema({"x": Integer(0, 60_000)}), level=False)
     local = Local(Table({"x": np.arange(7), "f": np.ones(7, bool), "k": np.array(["a"] * 7)}, SCHEMA), epsilon=1)
     with pytest.raises(Unsupported, match="trusted"):
-        local.price(ROOTS, share=1)
-    assert Value(as_expr("1")) != ROOTS
+        local.price(roots, share=1)
+    assert Value(as_expr("1")) != roots

@@ -58,10 +58,10 @@ def ranges(count: int) -> Query:
 
 
 @pytest.mark.parametrize("shape", ["tail", "heaps"])
-@pytest.mark.parametrize("method", ["tree", "factorisation", "quantile buckets"])
+@pytest.mark.parametrize("method", ["tree", "factorisation", "circle", "quantile buckets"])
 def test_ranges_are_within_their_margins(method: str, shape: str) -> None:
     table, asked = line(shape), ranges(60)
-    budget = Budget(epsilon=1, delta=1e-6) if method == "factorisation" else Budget(epsilon=1)
+    budget = Budget(epsilon=1, delta=1e-6) if method in ("factorisation", "circle") else Budget(epsilon=1)
     found = [
         covered(intervals(seeded_curator(table, budget, seed), "x", share=1, method=method), Exact(table), asked)
         for seed in range(4)

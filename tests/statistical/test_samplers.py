@@ -86,4 +86,5 @@ def test_digits_of_large_noise_are_uniform():
 @pytest.mark.slow
 @pytest.mark.parametrize("mechanism", [m for m in NOISE if m.stddev > 0.2], ids=str)
 def test_noise_with_a_million_draws_of_production_bits(mechanism):
-    check_noise_samples(mechanism, mechanism.sample, SecureBits(), 1_000_000)
+    """M5, the release column: one false alarm in a thousand million, and 10 % more or less noise is seen as surely."""
+    check_noise_samples(mechanism, mechanism.sample, SecureBits(), 1_000_000, alarm=1e-9)

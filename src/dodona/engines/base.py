@@ -65,7 +65,11 @@ def convolved(block: Block, sums: NDArray[Any]) -> NDArray[Any]:
     """The sums by cell, convolved with the block's kernel where it has one; in the type of the sums, so exact."""
     if block.kernel is None:
         return sums
-    return np.asarray(np.convolve(sums, np.array(block.kernel, dtype=sums.dtype))[: block.cells])
+    whole = np.convolve(sums, np.array(block.kernel, dtype=sums.dtype))
+    ends = whole[: block.cells]
+    if block.around:
+        ends[:-1] += whole[block.cells :]
+    return np.asarray(ends)
 
 
 def empty_totals(block: Block, rows: int) -> NDArray[Any]:

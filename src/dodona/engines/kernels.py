@@ -7,9 +7,8 @@ the caller.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +16,13 @@ from numpy.typing import NDArray
 Mask = NDArray[np.bool_] | None
 Vector = tuple[NDArray[Any], Mask]
 Kernel = Callable[[Sequence[Vector], tuple[Any, ...]], Vector]
+
+
+class Vectors(Protocol):
+    """The vectors of a program's steps, by their numbers."""
+
+    def __getitem__(self, step: int, /) -> Vector: ...
+
 
 KERNELS: dict[str, Kernel] = {}
 
@@ -202,18 +208,26 @@ def _nearest(args: Sequence[Vector], constants: tuple[Any, ...]) -> Vector:
     return scores.argmax(axis=0).astype(np.float64).reshape(points.shape[1:]), None
 
 
-def on_grid(x: NDArray[Any], constants: tuple[Any, ...]) -> NDArray[np.float64]:
-    """In whole steps of 2^-bits; NaN stays."""
+def on_grid(
+    x: NDArray[Any], constants: tuple[Any, ...], clip: bool = True, out: NDArray[np.float64] | None = None
+) -> NDArray[np.float64]:
+    """In whole steps of 2^-bits; NaN stays. Without ``clip`` the values are known to be in [low, high]."""
     low, high, bits = constants
-    steps = np.asarray(np.clip(x, low, high), dtype=np.float64)
-    return np.trunc(np.multiply(steps, math.ldexp(1.0, bits), out=steps), out=steps)
+    steps = np.empty(np.broadcast_shapes(np.shape(x), np.shape(low))) if out is None else out
+    inside = np.clip(x, low, high, out=steps) if clip else x
+    np.multiply(inside, np.ldexp(1.0, bits), out=steps)
+    np.trunc(steps, out=steps)
+    return steps
+
+
+def for_null(constants: tuple[Any, ...]) -> Any:
+    """What NULL counts as: the whole step of the range nearest to 0."""
+    low, high, bits = constants
+    return np.trunc(np.ldexp(np.minimum(np.maximum(0.0, low), high), bits))
 
 
 @_kernel("grid")
 def _grid(args: Sequence[Vector], constants: tuple[Any, ...]) -> Vector:
     ((x, null),) = args
-    low, high, bits = constants
-    steps = on_grid(x, constants)
     missing = ~np.isfinite(x) if null is None else null | ~np.isfinite(x)
-    nearest_to_zero = math.trunc(math.ldexp(min(max(0.0, low), high), bits))
-    return np.where(missing, float(nearest_to_zero), steps), None
+    return np.where(missing, for_null(constants), on_grid(x, constants)), None

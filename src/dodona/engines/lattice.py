@@ -10,14 +10,13 @@ Everything is integers.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dodona.engines.kernels import Vector
+from dodona.engines.kernels import Vectors
 from dodona.query.program import Block
 from dodona.query.subsets import Remembered, lattice_shape, set_numbers, subsets
 
@@ -66,7 +65,7 @@ class Lattice:
         self._held: dict[int, list[NDArray[np.uint16]]] = {1: [], -1: []}
         self._rows = 0
 
-    def add(self, vectors: Mapping[int, Vector], selected: NDArray[np.bool_] | None, length: int) -> None:
+    def add(self, vectors: Vectors, selected: NDArray[np.bool_] | None, length: int) -> None:
         """Packs ``length`` more rows; ``selected``: those that count."""
         weight: NDArray[Any] = np.ones(length)
         if self._block.weight is not None:

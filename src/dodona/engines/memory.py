@@ -1,19 +1,20 @@
-"""Rows in memory as NumPy columns; a program runs over chunks that stay in cache, sums are BLAS on whole doubles."""
+"""Rows in memory as NumPy columns; a program runs over pieces of them, on all cores; sums are of whole doubles."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dodona.engines.base import EXACT_DOUBLE, block_bound, convolved, empty_totals
-from dodona.engines.kernels import KERNELS, Vector, on_grid
+from dodona.engines.kernels import Vector
+from dodona.engines.lanes import Lanes
 from dodona.engines.lattice import Lattice
-from dodona.engines.moments import ColumnGram
+from dodona.engines.pieces import Space, Values, computed
 from dodona.engines.reports import Pick, Respond, picked
+from dodona.engines.threads import divided
 from dodona.query.program import Block, Program
 from dodona.query.schema import Schema
 
@@ -21,73 +22,66 @@ CHUNK = 1 << 14  # rows: some columns of them stay in cache
 
 
 class MemoryEngine:
-    """``columns``: each schema column, already cleaned (``columns.py``), all of one length."""
+    """``columns``: each schema column, already cleaned (``columns.py``), all of one length.
 
-    def __init__(self, schema: Schema, columns: Mapping[str, Vector], rows: int) -> None:
+    ``threads``: at most as many, where others use the cores as well; None: as many as there are cores.
+    """
+
+    def __init__(self, schema: Schema, columns: Mapping[str, Vector], rows: int, threads: int | None = None) -> None:
         self.schema = schema
         self._columns = dict(columns)
         self._rows = rows
+        self._threads = threads
 
     def rows(self) -> int:
         """The number of rows."""
         return self._rows
 
     def totals(self, program: Program) -> NDArray[Any]:
-        """Exact sums: within a chunk in whole doubles below 2^53, across chunks in integers."""
+        """Exact sums: within a piece in whole doubles below 2^53, across pieces in integers."""
         sums = [empty_totals(block, self._rows) for block in program.blocks]
-        rest: list[int] = []
-        for index, block in enumerate(program.blocks):
-            direct = ColumnGram.of(program, block, self._columns)
-            if direct is None:
-                rest.append(index)
-            else:
-                direct.add(sums[index], self._rows)
-        if rest:
-            self._sum(program, rest, sums)
+        if program.blocks:
+            self._sum(program, sums)
         return np.concatenate([convolved(block, own) for block, own in zip(program.blocks, sums, strict=True)])
 
-    def _sum(self, program: Program, numbers: Sequence[int], sums: list[NDArray[Any]]) -> None:
-        """Adds up the blocks of these numbers, chunk by chunk."""
-        wanted = Program(program.steps, tuple(program.blocks[number] for number in numbers))
-        largest = max(block_bound(block) for block in wanted.blocks)
-        chunk = max(1, min(CHUNK, (EXACT_DOUBLE - 1) // largest))
-        lattices = {i: Lattice(program.blocks[i]) for i in numbers if program.blocks[i].order is not None}
-        for start in range(0, self._rows, chunk):
-            vectors = self.run(wanted, start, min(start + chunk, self._rows))
-            length = min(chunk, self._rows - start)
-            for index, block in zip(numbers, wanted.blocks, strict=True):
-                if index in lattices:
-                    lattices[index].add(vectors, _selected(block, vectors, length), length)
-                    continue
-                sums[index] += _block_sums(block, vectors, length).astype(np.int64).astype(sums[index].dtype)
+    def _sum(self, program: Program, sums: list[NDArray[Any]]) -> None:
+        """Adds up the blocks, piece by piece, on all cores."""
+        lanes = Lanes(program, self._columns)
+        height = self._height(program, lanes)
+        starts = range(0, self._rows, height)
+        lattices = {i: Lattice(block) for i, block in enumerate(program.blocks) if block.order is not None}
+
+        def add(starts: range) -> list[NDArray[Any]]:
+            found, space = [empty_totals(block, self._rows) for block in program.blocks], Space()
+            for start in starts:
+                part = slice(start, min(start + height, self._rows))
+                values, length = computed(lanes, part, space), part.stop - start
+                for index, block in enumerate(program.blocks):
+                    selected = _selected(block, values, length)
+                    if index in lattices:
+                        lattices[index].add(values, selected, length)
+                    else:
+                        own = _block_sums(block, values, selected, length)
+                        found[index] += own.astype(np.int64).astype(found[index].dtype)
+            return found
+
+        blas = any(block.gram for block in program.blocks) or any(step.op == "nearest" for step in program.steps)
+        for found in divided(add, starts, 1 if lattices else self._threads, blas):
+            for index, more in enumerate(found):
+                sums[index] += more
         for index, lattice in lattices.items():
             sums[index] += lattice.totals()
 
+    def _height(self, program: Program, lanes: Lanes) -> int:
+        """Rows of a piece: as many as can be added up in doubles without rounding, or fewer."""
+        largest = max((block_bound(block) for block in program.blocks), default=1)
+        totals = sum(block.cells * block.width for block in program.blocks)
+        return lanes.rows(max(1, (EXACT_DOUBLE - 1) // largest), totals)
+
     def run(self, program: Program, start: int, stop: int) -> dict[int, Vector]:
-        """The values of the program's roots on rows start..stop; other steps are dropped after their last use."""
-        last = {arg: index for index, step in enumerate(program.steps) for arg in step.args}
-        keep = set(program.roots())
-        needed, finite = _needed(program), _finite(program)
-        vectors: dict[int, Vector] = {}
-        with np.errstate(all="ignore"):
-            for index, step in enumerate(program.steps):
-                if index not in needed:
-                    continue
-                if step.op == "column":
-                    values, null = self._columns[step.constants[0]]
-                    vectors[index] = values[start:stop], None if null is None else null[start:stop]
-                    continue
-                if step.op == "finite" and program.steps[step.args[0]].op == "column":
-                    vectors[index] = vectors[step.args[0]]  # cleaned, so nothing overflowed
-                    continue
-                if step.op == "grid" and step.args[0] in finite and vectors[step.args[0]][1] is None:
-                    vectors[index] = on_grid(vectors[step.args[0]][0], step.constants), None
-                else:
-                    vectors[index] = KERNELS[step.op]([vectors[arg] for arg in step.args], step.constants)
-                for arg in step.args:
-                    if last[arg] == index and arg not in keep:
-                        vectors.pop(arg, None)
-        return vectors
+        """The values of the program's roots on rows start..stop."""
+        values = computed(Lanes(program, self._columns), slice(start, stop), Space())
+        return {step: values[step] for step in program.roots()}
 
     def reports(self, program: Program, pick: Pick, respond: Respond) -> Iterator[Any]:
         """What ``respond`` makes of the picked rows, chunk by chunk (``reports.py``)."""
@@ -101,42 +95,19 @@ class MemoryEngine:
     def explain(self, program: Program) -> str:
         """One line: where, how many steps, how many passes."""
         columns, steps = len(program.columns), len(program.steps)
-        return f"memory: one pass over {columns} columns in chunks of {CHUNK} rows, {steps} steps a row"
+        height = self._height(program, Lanes(program, self._columns))
+        return f"memory: one pass over {columns} columns in pieces of {height} rows, {steps} steps a row"
 
 
-def _needed(program: Program) -> set[int]:
-    """The steps that the roots rest on."""
-    found = set(program.roots())
-    for index in range(len(program.steps) - 1, -1, -1):
-        if index in found:
-            found.update(program.steps[index].args)
-    return found
-
-
-def _finite(program: Program) -> set[int]:
-    """The steps whose values are finite wherever they are not NULL, known without a look at them."""
-    found: set[int] = set()
-    for index, step in enumerate(program.steps):
-        chosen = step.op in ("coalesce", "if") and found.issuperset(step.args[-2:])
-        constant = step.op == "const" and math.isfinite(step.constants[0] or 0.0)
-        if step.op in ("column", "finite", "number") or constant or chosen:
-            found.add(index)
-    return found
-
-
-def _block_sums(block: Block, vectors: Mapping[int, Vector], length: int) -> NDArray[Any]:
-    selected = _selected(block, vectors, length)
-    columns = [np.broadcast_to(vectors[step][0], (length,)) for step in block.values]
+def _block_sums(block: Block, values: Values, selected: NDArray[np.bool_] | None, length: int) -> NDArray[Any]:
+    """Sums of the values, by cell if the block has a key; all are whole, so any order of adding gives the same."""
+    columns = values.matrix(block.values, length)
     if block.gram:
-        points = np.stack(columns)
-        points = points if selected is None else points[:, selected]
-        return np.asarray(points @ points.T)[np.triu_indices(len(columns))]
+        columns = columns if selected is None else columns * selected
+        return np.asarray(columns @ columns.T)[np.triu_indices(len(columns))]
     if block.key is None:
-        if selected is None:
-            return np.array([column.sum() for column in columns])
-        weights = selected.astype(np.float64)
-        return np.array([weights @ column for column in columns])
-    keys, null = vectors[block.key]
+        return columns.sum(axis=1) if selected is None else np.asarray((columns * selected).sum(axis=1))
+    keys, null = values[block.key]
     keys = np.broadcast_to(keys, (length,))
     inside = (keys >= 0) & (keys < block.cells)
     inside = inside if null is None else inside & ~null
@@ -146,9 +117,8 @@ def _block_sums(block: Block, vectors: Mapping[int, Vector], length: int) -> NDA
     return np.stack(sums, axis=1).ravel()
 
 
-def _selected(block: Block, vectors: Mapping[int, Vector], length: int) -> NDArray[np.bool_] | None:
+def _selected(block: Block, values: Values, length: int) -> NDArray[np.bool_] | None:
     if block.where is None:
         return None
-    values, null = vectors[block.where]
-    true = values if null is None else values & ~null
-    return np.broadcast_to(true, (length,))
+    true, null = values[block.where]
+    return np.broadcast_to(true if null is None else true & ~null, (length,))

@@ -7,11 +7,12 @@ comparison; a grid says whether its value needs a clip and a truncation at all.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any
 
 from dodona.engines.magnitudes import Size, sized
+from dodona.engines.ranges import Range, range_of
 from dodona.query.program import Program
 
 # How often a template repeats each argument; all others write each argument once.
@@ -43,31 +44,6 @@ class Node:
         if self.op == "which":
             return (2, *([1] * (len(self.args) - 1)))
         return _REPEATS.get(self.op, (1,) * len(self.args))
-
-
-class Range(NamedTuple):
-    """Between which numbers a computed value lies, where it is not NULL."""
-
-    low: float
-    high: float
-
-
-_NEVER = Range(math.inf, -math.inf)  # of NULL
-_UNKNOWN = Range(-math.inf, math.inf)
-
-# Monotone in each argument, and so is rounding: computed values lie between those computed at the ends of the ranges.
-_MONOTONE: dict[str, Callable[..., float]] = {
-    "add": lambda x, y: x + y,
-    "sub": lambda x, y: x - y,
-    "mul": lambda x, y: x * y,
-    "div": lambda x, y: x / y,  # where y keeps its sign
-    "neg": lambda x: -x,
-    "at_most": min,
-    "at_least": max,
-    "least": min,
-    "greatest": max,
-    "flush": lambda x: x,
-}
 
 
 @dataclass
@@ -106,7 +82,7 @@ class Nodes:
 
     def _add(self, op: str, args: tuple[int, ...], constants: tuple[Any, ...] = ()) -> int:
         self.nodes.append(Node(op, args, constants))
-        self._ranges.append(self._range(self.nodes[-1]))
+        self._ranges.append(range_of(op, args, constants, [self._ranges[arg] for arg in args]))
         return len(self.nodes) - 1
 
     def _nearest(self, points: tuple[int, ...], centres: tuple[tuple[float, ...], ...]) -> int:
@@ -130,33 +106,7 @@ class Nodes:
 
     def _within(self, index: int, low: float, high: float) -> bool:
         """Whether the value is in [low, high] by what it is, so that no clip is needed."""
-        found = self._ranges[index]
-        return low <= found.low and found.high <= high
-
-    def _range(self, node: Node) -> Range:
-        """Clipped columns, constants, truths, and what monotone operations and choices make of them; else unknown.
-
-        No more than that: the clip that is left out is what bounds a row's part, so it rests on no long argument.
-        """
-        own = [self._ranges[arg] for arg in node.args]
-        if node.op in ("if", "coalesce"):
-            return Range(min(own[-2].low, own[-1].low), max(own[-2].high, own[-1].high))
-        if node.op == "const":
-            value = node.constants[0]
-            return _NEVER if value is None else Range(value, value)
-        if node.op == "number":
-            return Range(0.0, 1.0)
-        if node.op == "column":
-            return Range(*node.constants[2:4]) if node.constants[1] in ("real", "integer") else _UNKNOWN
-        if node.op not in (*_MONOTONE, "abs"):
-            return _UNKNOWN
-        if _NEVER in own:
-            return _NEVER  # NULL if an argument is
-        if not all(math.isfinite(end) for one in own for end in one):
-            return _UNKNOWN
-        if node.op == "div" and own[1].low <= 0.0 <= own[1].high:
-            return _UNKNOWN
-        return _made(node, own)
+        return self._ranges[index].within(low, high)
 
     def _whole(self, index: int) -> bool:
         """Whether the value is whole by what it is, so that no truncation is needed."""
@@ -166,19 +116,6 @@ class Nodes:
         if node.op == "const":
             return node.constants[0] is None or float(node.constants[0]).is_integer()
         return node.op == "number" or (node.op == "column" and node.constants[1] == "integer")
-
-
-def _made(node: Node, own: Sequence[Range]) -> Range:
-    """The range of a monotone operation, a square or a size, from finite ranges; unknown where an end overflows."""
-    square = node.op == "mul" and node.args[0] == node.args[1]
-    if square or node.op == "abs":
-        ends = [end * end if square else abs(end) for end in own[0]]
-        ends += [0.0] if own[0].low <= 0.0 <= own[0].high else []
-    elif len(own) == 1:
-        ends = [_MONOTONE[node.op](x) for x in own[0]] + ([0.0] if node.op == "flush" else [])
-    else:
-        ends = [_MONOTONE[node.op](x, y) for x in own[0] for y in own[1]]
-    return Range(min(ends), max(ends)) if all(map(math.isfinite, ends)) else _UNKNOWN
 
 
 def only_summed(program: Program) -> frozenset[int]:

@@ -212,8 +212,7 @@ class Compiled:
                 held, wider = [], self._columns_of(entry)
             held.append(entry)
             read = wider
-        if held:
-            yield held
+        yield held
 
     def _columns_of(self, entry: tuple[int, int, str]) -> frozenset[int]:
         return frozenset[int]().union(*(self._columns[node] for node in self._read_by(entry)))

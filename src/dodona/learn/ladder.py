@@ -23,7 +23,6 @@ from dodona.query.statistic import Partition, Value, bucket
 MOST_RUNGS, FEWEST_RUNGS = 36, 6
 SPAN = 2.0**12  # of squared distances, from the first rung to the last
 _ONE = Value(Literal(1.0))
-_WIDEST_SUM = 512  # terms of one addition
 
 Vector = NDArray[np.float64]
 
@@ -94,7 +93,7 @@ def box_squared(features: Sequence[Feature]) -> float:
 def squared_length(exprs: Sequence[Expr]) -> Expr:
     """|y|^2 of the vector of ``exprs``."""
     terms: list[Expr] = [Call("mul", (expr, expr)) for expr in exprs]
-    while len(terms) > 1:
-        groups = [terms[i : i + _WIDEST_SUM] for i in range(0, len(terms), _WIDEST_SUM)]
-        terms = [group[0] if len(group) == 1 else Call("add", tuple(group)) for group in groups]
+    while len(terms) > 1:  # two by two: no deeper than it must be
+        pairs: list[Expr] = [Call("add", pair) for pair in zip(terms[::2], terms[1::2], strict=False)]
+        terms = [*pairs, terms[-1]] if len(terms) % 2 else pairs
     return terms[0]

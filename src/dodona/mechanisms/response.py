@@ -47,13 +47,11 @@ class RandomizedResponse:
         e^epsilon is huge.
         """
         growth = math.ceil(self.epsilon * Fraction(3, 2)) + 1  # log2(e) < 3/2
-        shift = 60 - max(self.k.bit_length(), growth)
-        if shift < 0:  # odds of 2^60 to 1 are below e^epsilon, and as good
-            return 1 << 60, 1
+        shift = max(0, 60 - max(self.k.bit_length(), growth))
         # e^epsilon = 1 / exp(-epsilon) >= 2^p / high
         p = 128
         high = exp_bracket(self.epsilon, p)[1]
-        return (1 << (p + shift)) // high, 1 << shift
+        return min((1 << (p + shift)) // high, 1 << 60), 1 << shift
 
     @property
     def _total(self) -> int:

@@ -55,7 +55,7 @@ class Compiler:
                 return self._dot(args)
             case Call("bucket", args):
                 return self._bucket(args)
-            case Call(op, args):
+            case Call(op, args):  # pragma: no branch  an expression is one of these three
                 if op not in RULES:
                     raise BadQuery(f"{op!r} is not an operation of the language. It has {', '.join(sorted(RULES))}.")
                 least, most, rule = RULES[op]

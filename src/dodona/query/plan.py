@@ -26,9 +26,21 @@ from dodona.query.expr import Call, Expr
 from dodona.query.planner import SUM_BITS, Place, Planner, Segment, inside, side_by_side
 from dodona.query.program import Program
 from dodona.query.reach import Reach
-from dodona.query.roots import planned_roots
+from dodona.query.roots import planned_range_roots, planned_roots
 from dodona.query.schema import Label, Schema
-from dodona.query.statistic import Features, Gate, Nearest, Outer, Partition, PrefixRoots, Products, Query, Stack, Value
+from dodona.query.statistic import (
+    Features,
+    Gate,
+    Nearest,
+    Outer,
+    Partition,
+    PrefixRoots,
+    Products,
+    Query,
+    RangeRoots,
+    Stack,
+    Value,
+)
 
 
 @dataclass(frozen=True)
@@ -112,6 +124,7 @@ _KINDS: dict[type, Callable[[Planner, Any, Place], Reach]] = {
     Nearest: vectors.nearest,
     Products: vectors.products,
     PrefixRoots: planned_roots,
+    RangeRoots: planned_range_roots,
 }
 
 
@@ -119,7 +132,8 @@ def compile_query(query: Query, schema: Schema, *, level: bool) -> Plan:
     """The plan of a query; every refusal of the language happens here, before any charge."""
     planner = Planner(schema, level, _KINDS)
     try:
-        reach = planner.plan(query, Place())
+        with np.errstate(over="ignore", invalid="ignore"):  # what is too large is refused below, in words
+            reach = planner.plan(query, Place())
     except RecursionError:  # trees built by hand; texts and JSON are refused earlier
         raise BadQuery("the query is nested too deeply.") from None
     program = Program(tuple(planner.build.steps), tuple(planner.blocks))

@@ -65,6 +65,7 @@ class Block:
     lexicographic order (``subsets.py``), times the step ``weight`` (-1, 0 or 1; 1 if None). Never under a key.
     ``kernel``: convolve the totals of the cells with it: total j is the sum over i <= j of kernel[j - i] times that
     of cell i. Only under a key, with one value; whole numbers, none negative, the first the largest.
+    ``around``: on a circle: the sum is over all i, and of kernel[(j - i) mod cells].
     The result has ``cells`` rows (one without a key) of ``width`` totals, laid out row by row.
     """
 
@@ -77,6 +78,7 @@ class Block:
     order: int | None = None
     weight: int | None = None
     kernel: tuple[int, ...] | None = None
+    around: bool = False
 
     @property
     def width(self) -> int:

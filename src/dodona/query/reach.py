@@ -133,3 +133,28 @@ class Reach:
         twice = Norms(2 * size.l1, 4 * size.l2_squared, 2 * size.linf)
         moved = Norms.both(twice, Norms.ball(2 * size.l2_squared, pairs))
         return Reach(Norms.both(self.size, size), Norms.both(self.change, moved))
+
+
+@dataclass
+class Tally:
+    """Coordinates of one weight, added up in whole numbers: sums, sums of squares and maxima of sizes and changes."""
+
+    size: tuple[int, int, int] = (0, 0, 0)
+    change: tuple[int, int, int] = (0, 0, 0)
+
+    def add(self, low: int, high: int, count: int) -> None:
+        """``count`` more coordinates in [low, high]."""
+        if count:
+            self.size = _tallied(self.size, max(abs(low), abs(high)), count)
+            self.change = _tallied(self.change, high - low, count)
+
+    def over(self, weight: Fraction) -> Reach:
+        """Their reach, in units of ``weight``."""
+        size, change = (
+            Norms(one / weight, two / (weight * weight), most / weight) for one, two, most in (self.size, self.change)
+        )
+        return Reach(size, change)
+
+
+def _tallied(old: tuple[int, int, int], value: int, count: int) -> tuple[int, int, int]:
+    return old[0] + value * count, old[1] + value * value * count, max(old[2], value)

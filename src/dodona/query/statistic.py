@@ -207,6 +207,25 @@ class PrefixRoots(Query):
         return f"roots of the prefix sums BY {self.by}"
 
 
+@dataclass(frozen=True)
+class RangeRoots(Query):
+    """The fourth root of the ranges of a partition laid out on a circle: total j is sum_i f_{|j - i|} n_i.
+
+    With n_i the rows in cell i of ``by``, G the matrix of how many ranges hold both cell i and cell j, averaged over
+    turns of the circle, and f the first row of G^(1/4) divided by f_0 (``roots.py``). Every row adds a vector of one
+    L2 norm, so nothing is lost to the longest, as it is in ``PrefixRoots``: for random ranges the noise is within 3 %
+    of the least that any linear map with Gaussian noise has.
+    """
+
+    by: Expr
+
+    def to_json(self) -> dict[str, Any]:
+        return {"range_roots": self.by.to_json()}
+
+    def __str__(self) -> str:
+        return f"roots of the ranges BY {self.by}"
+
+
 def as_expr(question: str | Expr | float | bool) -> Expr:
     """Text, a number or an expression, as an expression."""
     if isinstance(question, str):
@@ -261,10 +280,13 @@ def query_from_json(data: Any, depth: int = 0) -> Query:
                 return Products(tuple(map(expr_from_json, exprs)), expr_from_json(weight), n)
             case {"prefix_roots": by, **rest} if not rest:
                 return PrefixRoots(expr_from_json(by))
+            case {"range_roots": by, **rest} if not rest:
+                return RangeRoots(expr_from_json(by))
     except TypeError:
         pass
     raise BadQuery(
-        "a query must be a value, stack, gate, partition, features, outer, nearest, products or prefix_roots, as "
+        "a query must be a value, stack, gate, partition, features, outer, nearest, products, prefix_roots or "
+        "range_roots, as "
         "to_json writes them."
     )
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar
 
 from dodona.errors import BadQuery
 from dodona.query.expr import DEEPEST, Call, Column, Expr, Literal
@@ -65,7 +65,7 @@ def parse_tree(text: str) -> Tree:
 
     scan(text)
     try:
-        trees = sqlglot.parse(text)
+        trees = sqlglot.parse(text, read=_questions())
     except SqlglotError as error:
         details = getattr(error, "errors", None) or [{}]
         raise BadQuery(f"the question cannot be read. Allowed: {ALLOWED}", _offset(text, details[0])) from None
@@ -74,6 +74,32 @@ def parse_tree(text: str) -> Tree:
     if len(trees) != 1 or trees[0] is None:
         raise BadQuery("a question must be one expression. Got none, or several.")
     return trees[0]
+
+
+@functools.cache
+def _questions() -> Any:
+    """SQL without statements: a word such as ALTER or SHOW begins nothing.
+
+    The parser's own dialect reads a statement it does not know as a command and says so on standard error.
+    """
+    from sqlglot import parser, tokens
+    from sqlglot.dialects.dialect import Dialect
+
+    class Questions(Dialect):
+        """Expressions and SELECT."""
+
+        class Tokenizer(tokens.Tokenizer):
+            """No word begins a command."""
+
+            COMMANDS: ClassVar = set()
+
+        class Parser(parser.Parser):
+            """No word begins a statement."""
+
+            STATEMENT_PARSERS: ClassVar = {}
+            NO_PAREN_IF_COMMANDS = False
+
+    return Questions
 
 
 def _offset(text: str, detail: dict[str, Any]) -> int | None:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import functools
 import itertools
 import math
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import replace
 from fractions import Fraction
@@ -26,7 +25,7 @@ from dodona.query.planner import (
     side_by_side,
 )
 from dodona.query.program import Block
-from dodona.query.reach import Norms, Reach
+from dodona.query.reach import Norms, Reach, Tally
 from dodona.query.statistic import Features, Nearest, Outer, Products
 from dodona.query.typed import Value as Typed
 from dodona.query.typed import numeric
@@ -62,12 +61,20 @@ def _vector(p: Planner, query: Features, most_bits: int) -> tuple[list[Scalar], 
     zero = p.build.const(0.0)
     present = [p.build.emit("coalesce", p.build.emit("finite", value.step), zero) for value in values]
     squares = [p.build.emit("mul", step, step) for step in present]
-    total = functools.reduce(lambda a, b: p.build.emit("add", a, b), squares)
+    total = _added(p, squares)
     limit = p.build.const(edge * _BALL_MARGIN)
     factor = p.build.emit("div", limit, p.build.emit("greatest", p.build.emit("sqrt", total), limit))
     own = zip(present, values, strict=True)
     scaled = [Typed(p.build.emit("mul", step, factor), _shrunk(v.type, edge)) for step, v in own]
     return [p.scalar(value, most_bits, bits) for value in scaled], Fraction(edge) * Fraction(2) ** bits
+
+
+def _added(p: Planner, steps: Sequence[int]) -> int:
+    """Their sum, two by two: no deeper than it must be, so that engines need not wait, nor nest."""
+    while len(steps) > 1:
+        pairs = [p.build.emit("add", a, b) for a, b in zip(steps[::2], steps[1::2], strict=False)]
+        steps = [*pairs, steps[-1]] if len(steps) % 2 else pairs
+    return steps[0]
 
 
 def _shrunk(kind: Type, edge: float) -> Type:
@@ -118,23 +125,23 @@ def _ball_products(p: Planner, scalars: Sequence[Scalar], radius: Fraction) -> t
 
 def _box_products(p: Planner, scalars: Sequence[Scalar]) -> tuple[list[Fraction], Reach]:
     """The weight of each product, that of its factors multiplied. Products of features of one kind (grid, range and
-    rounding) are alike, so each pair of kinds is worked out once."""
+    rounding) are alike, so each pair of kinds is worked out once; products of one weight are added up in integers."""
     kinds = list(dict.fromkeys(s._replace(step=0) for s in scalars))
-    own = [kinds.index(s._replace(step=0)) for s in scalars]
+    at = {kind: place for place, kind in enumerate(kinds)}
+    own = [at[s._replace(step=0)] for s in scalars]
     counts = Counter(own)
-    weights = [[p.weight(a) * p.weight(b) for b in kinds] for a in kinds]
-    reaches = [_product(kinds[k], kinds[k], weights[k][k], same=True).times(count) for k, count in counts.items()]
-    for a, b in itertools.combinations_with_replacement(sorted(counts), 2):
-        count = counts[a] * counts[b] if a < b else counts[a] * (counts[a] - 1) // 2
-        reaches.append(_product(kinds[a], kinds[b], weights[a][b], same=False).times(count))
-    d = len(scalars)
-    return [weights[own[i]][own[j]] for i in range(d) for j in range(i, d)], Reach.stack(reaches)
-
-
-def _product(a: Scalar, b: Scalar, weight: Fraction, *, same: bool) -> Reach:
-    """Of xy with x and y in their ranges; a square is not negative."""
-    ends = [x * y for x in (a.low, a.high) for y in (b.low, b.high)]
-    return Reach.scalar(max(min(ends), 0) if same else min(ends), max(ends), weight)
+    weights = [p.weight(kind) for kind in kinds]
+    tallies: defaultdict[tuple[Fraction, Fraction], Tally] = defaultdict(Tally)
+    for a, b in itertools.combinations_with_replacement(range(len(kinds)), 2):
+        ends = [x * y for x in (kinds[a].low, kinds[a].high) for y in (kinds[b].low, kinds[b].high)]
+        tally, low, high = tallies[weights[a], weights[b]], min(ends), max(ends)
+        tally.add(low, high, counts[a] * counts[b] if a < b else counts[a] * (counts[a] - 1) // 2)
+        if a == b:
+            tally.add(max(low, 0), high, counts[a])  # a square is not negative
+    products = {pair: pair[0] * pair[1] for pair in itertools.product(set(weights), repeat=2)}
+    reach = Reach.stack(tally.over(products[pair]) for pair, tally in tallies.items())
+    listed = [weights[kind] for kind in own]
+    return [products[a, b] for i, a in enumerate(listed) for b in listed[i:]], reach
 
 
 def nearest(p: Planner, query: Nearest, place: Place) -> Reach:

@@ -7,15 +7,17 @@
 3. Rows go to the nearest centre: counts and sums in all columns, charged as 1 + d (ERRATA 4). A mean is drawn towards
    its centre in the grid, and the covariance within, shared by all, is what the moments leave: S - sum_j p_j m_j m_j'.
    It is drawn towards the sphere of the same trace as far as its noise explains its shape (James and Stein 1961).
+4. How wide each cluster is, by counts of the rows' distances to the nearest mean (``halfspace_spreads.py``).
 
-Both distributions, and the mixture with its covariance halved and doubled, are handed on: the noisy probes of
-``halfspaces.py`` decide which one is used, and choosing by published answers is free.
+One normal distribution, the mixture of one covariance, the mixture of a spread for each, and both of them narrower and
+wider are handed on: the noisy probes of ``halfspaces.py`` decide which one is used, and choosing by published answers
+is free.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 
 import numpy as np
@@ -26,6 +28,7 @@ from dodona.learn.lloyd import round_query
 from dodona.oracle import Oracle
 from dodona.query.expr import Call, Expr, Literal
 from dodona.query.statistic import Features, Outer, Partition, Query, Value, bucket
+from dodona.release.halfspace_spreads import measurable, own_spreads
 from dodona.release.portion import Portion
 from dodona.synopses.forms import Scaled
 from dodona.synopses.mixture import Mixture, raised
@@ -39,26 +42,29 @@ FEWEST, MOST = 3, 64
 MOST_DIRECTIONS, MOST_CELLS, MOST_EDGES = 5, 1300, 32
 REACH = 1.8
 """The grid's inner edges lie within so many standard deviations of the mean."""
-SCALES = (0.25, 0.5, 1.0, 2.0)
+FACTORS = (0.25, 0.5, 1.0, 2.0)
 _LEAST_VARIANCE = 1e-3
 
 
 @dataclass(frozen=True)
 class Shares:
-    """Parts of a release's budget: for ``moments``, the ``grid``, the ``clusters``, and the ``probes`` at the end."""
+    """Parts of a release's budget: for ``moments``, the ``grid``, the ``clusters``, their ``spreads``, and the
+    ``probes`` at the end.
+    """
 
-    moments: Fraction
-    grid: Fraction
-    clusters: Fraction
+    moments: Fraction = Fraction(0)
+    grid: Fraction = Fraction(0)
+    clusters: Fraction = Fraction(0)
+    spreads: Fraction = Fraction(0)
 
     @property
     def probes(self) -> Fraction:
-        return 1 - self.moments - self.grid - self.clusters
+        return 1 - self.moments - self.grid - self.clusters - self.spreads
 
 
-NOTHING = Shares(Fraction(0), Fraction(0), Fraction(0))
-NORMAL = Shares(Fraction(1, 2), Fraction(0), Fraction(0))
-MIXTURE = Shares(Fraction(7, 20), Fraction(1, 10), Fraction(3, 10))
+NOTHING = Shares()
+NORMAL = Shares(Fraction(1, 2))
+MIXTURE = Shares(Fraction(7, 20), Fraction(1, 10), Fraction(3, 10), Fraction(1, 20))
 
 
 @dataclass(frozen=True)
@@ -78,7 +84,8 @@ def base_plan(oracle: Oracle, scaled: Scaled, portion: Portion, rows: int) -> Ba
     components = int(min(MOST, rows / max(spread, 1e-9) / STRENGTH))
     if components < FEWEST or not _clear(oracle, scaled, portion, rows, MIXTURE.moments):
         return BasePlan(NORMAL, 1)
-    return BasePlan(MIXTURE, components)
+    spreads = MIXTURE.spreads if measurable(components, len(scaled.columns)) else Fraction(0)
+    return BasePlan(replace(MIXTURE, spreads=spreads), components)
 
 
 def bases(
@@ -92,8 +99,15 @@ def bases(
     if plan.components == 1:
         return [normal], [moments.bill]
     axes, centres, grid_bill = _grid(oracle, scaled, portion, plan, moments)
-    found, bill = _clusters(oracle, scaled, portion, plan, moments, axes, centres)
-    return [normal, *found], [moments.bill, grid_bill, bill]
+    alike, uncertain, bill = _clusters(oracle, scaled, portion, plan, moments, axes, centres)
+    bills = [moments.bill, grid_bill, bill]
+    if alike is None:
+        return [normal], bills
+    found = [normal, *(alike.widened(factor) for factor in FACTORS)]
+    if not plan.shares.spreads:
+        return found, bills
+    own, spread_bill = own_spreads(oracle, scaled, portion.part(plan.shares.spreads), alike, uncertain)
+    return [*found, *(own.widened(factor) for factor in FACTORS[1:])], [*bills, spread_bill]
 
 
 @dataclass(frozen=True, eq=False)
@@ -181,8 +195,8 @@ def _clusters(
     moments: Moments,
     axes: Floats,
     centres: Floats,
-) -> tuple[list[Mixture], Bill]:
-    """Mixtures of the rows nearest to each centre, one for each of ``SCALES``; none where no cluster is clear."""
+) -> tuple[Mixture | None, Floats, Bill]:
+    """(the mixture of the rows nearest to each centre, if any cluster is clear; E|noise|^2 of its means; the cost)."""
     k, d = len(centres), len(scaled.columns)
     query = round_query(tuple(scaled.features()), centres + moments.mean @ axes, None, axes)
     answer = oracle.ask(query, **portion.part(plan.shares.clusters))
@@ -191,7 +205,7 @@ def _clusters(
     sum_noise = float(np.sqrt(np.mean(np.square(spread[k:]))))
     clear = counts > 4 * max(float(np.max(spread[:k])), sum_noise, 0.1)
     if not clear.any():
-        return [], answer.cost
+        return None, np.zeros(0), answer.cost
     counts, sums = counts[clear], sums[clear]
     expected = moments.mean + centres[clear] @ axes.T
     off = sums / counts[:, None] - expected
@@ -199,7 +213,7 @@ def _clusters(
     kept = np.clip(1 - noise / np.maximum(np.sum(np.square(off), axis=1), 1e-300), 0.0, 1.0)
     means, weights = expected + kept[:, None] * off, counts / counts.sum()
     within = _within(moments.second[1:, 1:] - (means * weights[:, None]).T @ means, moments.noise)
-    return [Mixture(weights, means, scale * within) for scale in SCALES], answer.cost
+    return Mixture.alike(weights, means, within), noise, answer.cost
 
 
 def _within(left: Floats, noise: float) -> Floats:

@@ -36,6 +36,7 @@ from dodona.synopses.mixture import Mixture
 Floats = NDArray[np.float64]
 _SEED = 6051  # probes and projections are public, and published with the answers
 _PRIORS = 4.0 ** -np.arange(0.0, 8.1, 0.5)
+_ROUGH = (0.0, 1e-5, 4e-5, 1.6e-4, 6.4e-4)
 MOST_NET = 200_000
 
 
@@ -62,8 +63,8 @@ def halfspaces(
     answer = oracle.ask(probes_query(scaled, y), **left)
     means = np.asarray(answer.total, dtype=np.float64) / rows
     noise = float(np.mean(np.square(answer.spread))) / rows**2
-    _, prior, base = min((_fitted(y, means, base, noise) for base in offered), key=lambda found: found[0])
-    body = Halfspaces(scaled, rows, y, means, base, noise, prior)
+    prior, rough, base = likeliest(y, means, offered, noise)
+    body = Halfspaces(scaled, rows, y, means, base, noise, prior, rough)
     typical = float(np.mean(body.fraction(directions(200, len(scaled.columns), translated, 1))[1]))
     accuracy = f"about {typical:.2g} of the rows for a random halfspace, by leaving probes out; no worst case"
     known = {0: "", 1: "a normal distribution and "}.get(len(base.weights), f"{len(base.weights)} normals and ")
@@ -155,20 +156,24 @@ def probes_for(oracle: Oracle, scaled: Scaled, part: Stated, rows: int, plan: Ba
     return int(np.clip(200 * (reach / 5000) ** 0.6, 60, most))
 
 
-def _fitted(y: Floats, means: Floats, base: Mixture, noise: float) -> tuple[float, float, Mixture]:
-    """(minus twice the log-likelihood of the answers, prior, base), at the prior of greatest likelihood.
+def likeliest(y: Floats, means: Floats, offered: list[Mixture], noise: float) -> tuple[float, float, Mixture]:
+    """(prior, rough, base) under which the answers are likeliest, the noise of a mean having this variance.
 
-    The prior is the variance the base leaves in the data's halfspaces, as a part of the kernel's.
+    ``prior`` is the variance the base leaves in the data's halfspaces, as a part of the kernel's. What a mixture leaves
+    is not all as smooth as the kernel: ``rough`` is the variance of a part that differs from probe to probe, without
+    which that part would be carried to halfspaces it says nothing of.
     """
     values, vectors = np.linalg.eigh(kernel(y, y))
-    rotated = vectors.T @ (means - base.fraction(y))
+    squares = [np.square(vectors.T @ (means - base.fraction(y))) for base in offered]
 
-    def cost(prior: float) -> float:
-        spread = prior * np.maximum(values, 0.0) + max(noise, 1e-12)
-        return float(np.sum(np.log(spread) + rotated**2 / spread))
+    def cost(prior: float, rough: float, which: int) -> float:
+        """Minus twice the log-likelihood, but for a constant."""
+        spread = prior * np.maximum(values, 0.0) + max(noise + rough, 1e-12)
+        return float(np.sum(np.log(spread) + squares[which] / spread))
 
-    prior = float(min(_PRIORS, key=cost))
-    return cost(prior), prior, base
+    options = itertools.product(_PRIORS, _ROUGH, range(len(offered)))
+    prior, rough, which = min(options, key=lambda option: cost(*option))
+    return float(prior), float(rough), offered[which]
 
 
 def _synopsis(

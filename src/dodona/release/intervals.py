@@ -6,6 +6,7 @@ of the column, for ever. Methods, chosen by predicted error unless named:
 * ``tree``: counts by level, least squares, isotonic regression of the cumulative curve;
 * ``quantile buckets``: private cut points first, for large domains;
 * ``factorisation``: the square root of the prefix sums, for Gaussian noise (a budget with delta > 0);
+* ``circle``: the fourth root of the ranges on a circle, for Gaussian noise: less in the mean over ranges;
 * ``binary search``: the paper's own (Theorem 4.2, mended), kept under its name; never chosen for you.
 """
 
@@ -18,7 +19,7 @@ from dodona.errors import BadQuery, Unsupported
 from dodona.oracle import Oracle
 from dodona.privacy.numbers import Number
 from dodona.release.portion import Portion, combined
-from dodona.release.ranges_factor import factor_offer
+from dodona.release.ranges_factor import CIRCLE, TOEPLITZ, factor_offer
 from dodona.release.ranges_offer import MOST_LEAVES, Offer, tree_offer
 from dodona.release.ranges_quantile import quantile_offer
 from dodona.release.ranges_search import search_offer
@@ -26,7 +27,7 @@ from dodona.synopses.axis import Axis
 from dodona.synopses.base import Header, Synopsis
 from dodona.synopses.ranges import Ranges
 
-METHODS = ("tree", "quantile buckets", "factorisation", "binary search")
+METHODS = ("tree", "quantile buckets", "factorisation", "circle", "binary search")
 
 
 def intervals(
@@ -89,7 +90,8 @@ def offers(oracle: Oracle, axis: Axis, portion: Portion, method: str = "best") -
     named: dict[str, Callable[[], Offer | None]] = {
         "tree": lambda: tree_offer(oracle, axis, portion) if axis.cells <= MOST_LEAVES else None,
         "quantile buckets": lambda: quantile_offer(oracle, axis, portion),
-        "factorisation": lambda: factor_offer(oracle, axis, portion),
+        "factorisation": lambda: factor_offer(oracle, axis, portion, TOEPLITZ),
+        "circle": lambda: factor_offer(oracle, axis, portion, CIRCLE),
         "binary search": lambda: search_offer(oracle, axis, portion),
     }
     wanted = [name for name in METHODS if name != "binary search"] if method == "best" else [method]

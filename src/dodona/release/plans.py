@@ -88,7 +88,7 @@ def plan_halfspaces(
     count = probes if probes is not None else probes_for(oracle, scaled, left, rows, base)
     y = directions(count, d, translated)
     noise = float(np.mean(np.square(oracle.price(probes_query(scaled, y), **left).spread))) / rows**2
-    body = Halfspaces(scaled, rows, y, np.full(count, 0.5), Mixture.unknown(d), noise, 1.0)
+    body = Halfspaces(scaled, rows, y, np.full(count, 0.5), Mixture.unknown(d), noise, 1.0, 0.0)
     typical = float(np.mean(body.fraction(directions(200, d, translated, 1))[1]))
     whole = oracle.price(Value(scaled.condition(y[0])), **portion.part()).cost
     what = f"a random halfspace over {', '.join(scaled.columns)} within {e:g} of {rows:,} rows, by {count} probes"

@@ -14,10 +14,10 @@ from numpy.typing import NDArray
 from dodona.errors import Unsupported
 from dodona.oracle import Oracle
 from dodona.query.roots import MOST_ROOTS
-from dodona.query.statistic import PrefixRoots, Query
+from dodona.query.statistic import Query
 from dodona.release.portion import Portion
 from dodona.release.ranges_curve import prefix_curve, range_error
-from dodona.release.ranges_factor import folded, second_root
+from dodona.release.ranges_factor import CIRCLE, TOEPLITZ, Factorisation
 from dodona.release.ranges_offer import level_variances, tree_cells
 from dodona.release.ranges_tree import Shape, noise_prefixes
 from dodona.synopses.axis import Axis
@@ -83,7 +83,9 @@ class ByTree(Way):
 
 @dataclass(frozen=True)
 class ByRoots(Way):
-    """The square root of the prefix sums (``ranges_factor.py``)."""
+    """By a factorisation (``ranges_factor.py``)."""
+
+    kind: Factorisation
 
     risk: ClassVar[float] = 1.15
 
@@ -91,18 +93,16 @@ class ByRoots(Way):
         return self
 
     def query(self, axis: Axis, edges: Edges) -> Query:
-        return PrefixRoots(axis.bucket(edges))
+        return self.kind.query(axis.bucket(edges))
 
     def curve(self, buckets: int, totals: Floats, spread: Floats) -> Floats:  # noqa: ARG002
-        return np.append(0.0, folded(totals, second_root(buckets)))
+        return self.kind.curve(totals)
 
     def noise(self, buckets: int, spread: Floats) -> Floats:
-        unfold, scale = second_root(buckets), float(np.max(spread))
-        draws = np.random.default_rng(3).normal(0.0, 1.0, (_DRAWS, buckets)) * scale
-        return np.stack([np.append(0.0, folded(draw, unfold)) for draw in draws])
+        return self.kind.noise(buckets, float(np.max(spread)))
 
     def __str__(self) -> str:
-        return "square root of the prefix sums"
+        return self.kind.words
 
 
 @dataclass(frozen=True, eq=False)
@@ -124,12 +124,11 @@ def best_counting(oracle: Oracle, axis: Axis, portion: Portion, part: Fraction, 
         spread = np.ravel(oracle.price(shape.over_axis(coarse), **portion.part(part)).spread)
         noise = ByTree(shape).noise(coarse.cells, spread)
         priced.append(Counting(coarse.cells, ByTree(shape), range_error(noise, coarse.cells)[0]))
-    if 2 < coarse.cells <= MOST_ROOTS:
+    for way in (ByRoots(TOEPLITZ), ByRoots(CIRCLE)) if 2 < coarse.cells <= MOST_ROOTS else ():
         try:
-            price = oracle.price(PrefixRoots(coarse.key()), **portion.part(part))
+            price = oracle.price(way.kind.query(coarse.key()), **portion.part(part))
         except Unsupported:  # local rows cannot: a row's vector would have to be drawn whole
-            pass
-        else:
-            noise = ByRoots().noise(coarse.cells, np.ravel(price.spread))
-            priced.append(Counting(coarse.cells, ByRoots(), range_error(noise, coarse.cells)[0]))
+            break
+        noise = way.noise(coarse.cells, np.ravel(price.spread))
+        priced.append(Counting(coarse.cells, way, range_error(noise, coarse.cells)[0]))
     return min(priced, key=lambda found: found.error)

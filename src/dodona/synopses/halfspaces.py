@@ -1,9 +1,8 @@
 """Published halfspaces: noisy answers to probes, carried to every other halfspace by regression or by nets.
 
 ``Halfspaces``: the fraction of a published mixture of normal distributions (``mixture.py``), and kernel regression of
-what is left. For a row in a random
-direction, the covariance of [<x, u> >= 0] - 1/2 and [<x, v> >= 0] - 1/2 is 1/4 - angle(u, v)/(2 pi): the arc-cosine
-kernel of order 0 (Cho and Saul 2009), centred.
+what is left. For a row in a random direction, the covariance of [<x, u> >= 0] - 1/2 and [<x, v> >= 0] - 1/2 is
+1/4 - angle(u, v)/(2 pi): the arc-cosine kernel of order 0 (Cho and Saul 2009), centred.
 
 ``HalfspaceNets``: the paper's own (BLR section 6): in each of m random sign projections to k dimensions the answer of
 the nearest net direction, and the median over projections.
@@ -41,8 +40,9 @@ def kernel(a: Floats, b: Floats) -> Floats:
 class Halfspaces(Body):
     """``means``: noisy fractions of the ``rows`` rows at the ``probes`` (unit vectors, constant first).
 
-    ``noise``: their variance; ``prior``: how much of the kernel's variance is left in the data. ``base``: the mixture
-    that explains the rest; of no components where none was asked for.
+    ``noise``: their variance; ``prior``: how much of the kernel's variance is left in the data; ``rough``: the variance
+    left that no probe tells of another. ``base``: the mixture that explains the rest; of no components where none was
+    asked for.
     """
 
     scaled: Scaled
@@ -52,31 +52,33 @@ class Halfspaces(Body):
     base: Mixture
     noise: float
     prior: float
+    rough: float
 
     kind = "Halfspaces"
 
     def arrays(self) -> Arrays:
         """Probes, their answers and the mixture."""
-        mixture = {"weights": self.base.weights, "centres": self.base.centres, "within": self.base.within}
-        return {"probes": self.probes.ravel(), "means": self.means} | {k: v.ravel() for k, v in mixture.items()}
+        mixture = {name: getattr(self.base, name).ravel() for name in ("weights", "centres", "within", "spreads")}
+        return {"probes": self.probes.ravel(), "means": self.means} | mixture
 
     def settings(self) -> dict[str, Any]:
         """Scales and variances."""
         scales = {name: list(getattr(self.scaled, name)) for name in ("columns", "middles", "halves")}
-        return {**scales, "rows": self.rows, "noise": self.noise, "prior": self.prior}
+        return {**scales, "rows": self.rows, "noise": self.noise, "prior": self.prior, "rough": self.rough}
 
     @classmethod
     def restore(cls, schema: Schema, settings: Mapping[str, Any], arrays: Arrays) -> Halfspaces:  # noqa: ARG003
         """The inverse."""
         probes = arrays["probes"].reshape(len(arrays["means"]), -1)
-        variances = float(settings["noise"]), float(settings["prior"])
+        variances = [float(settings[name]) for name in ("noise", "prior", "rough")]
         d = probes.shape[1] - 1
-        base = Mixture(arrays["weights"], arrays["centres"].reshape(-1, d), arrays["within"].reshape(d, d))
+        shapes = arrays["centres"].reshape(-1, d), arrays["within"].reshape(d, d)
+        base = Mixture(arrays["weights"], *shapes, arrays["spreads"])
         return cls(_scaled(settings), int(settings["rows"]), probes, arrays["means"], base, *variances)
 
     @cached_property
     def _fit(self) -> tuple[Any, Floats]:
-        ridge = max(self.noise, 1e-12) / self.prior
+        ridge = max(self.noise + self.rough, 1e-12) / self.prior
         factor = cho_factor(kernel(self.probes, self.probes) + ridge * np.eye(len(self.probes)))
         return factor, np.asarray(cho_solve(factor, self.means - self.base.fraction(self.probes)))
 
@@ -86,13 +88,14 @@ class Halfspaces(Body):
 
         The residual of probe i, left out, is alpha_i / [C^-1]_ii, C = kernel + ridge (Rasmussen and Williams 2006,
         5.12): an error of the fit (a noisy mixture and a wrong model included) less independent noise of known
-        variance. So the mean square less that variance estimates the error's; two standard errors are added, to be
-        safe.
+        variance. So the mean square less that variance, if positive, estimates the error's. Two standard errors are
+        added, to be safe; a mean of m squares of noise alone has one of at least sqrt(2/m) times the noise's variance,
+        and no smaller error could be told from none.
         """
         factor, weights = self._fit
         squares = np.square(weights / np.diag(cho_solve(factor, np.eye(len(weights)))))
-        safe = float(squares.mean() + 2 * squares.std() / np.sqrt(len(squares)))
-        return float(np.sqrt(max(safe - self.noise, 0.0)))
+        doubt = max(float(squares.std()), np.sqrt(2) * self.noise) / np.sqrt(len(squares))
+        return float(np.sqrt(max(float(squares.mean()) - self.noise, 0.0) + 2 * doubt))
 
     def fraction(self, y: Floats) -> tuple[Floats, Floats]:
         """(estimated fractions, their standard deviations) of the halfspaces ``y``, one in each row: the larger of the
@@ -102,7 +105,8 @@ class Halfspaces(Body):
         cross = kernel(y, self.probes)
         left = 0.25 - np.einsum("ij,ji->i", cross, np.asarray(cho_solve(factor, cross.T)))
         known = self.base.fraction(y) + cross @ weights
-        return np.clip(known, 0.0, 1.0), np.maximum(np.sqrt(self.prior * np.maximum(left, 0.0)), self.error)
+        own = np.sqrt(self.prior * np.maximum(left, 0.0) + self.rough)
+        return np.clip(known, 0.0, 1.0), np.maximum(own, self.error)
 
     def totals(self, query: Query, plan: Plan, confidence: float) -> tuple[Floats, Floats]:  # noqa: ARG002
         """Each condition as a halfspace."""

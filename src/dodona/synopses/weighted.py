@@ -87,7 +87,7 @@ def pieces(plan: Plan, schema: Schema, points: Mapping[str, Vector], count: int)
     start = 0
     for block in plan.program.blocks:
         if block.kernel is not None:
-            raise Unsupported("prefix roots are for noise, and a synopsis adds none: ask for the counts by cell.")
+            raise Unsupported("roots of counts are for noise, and a synopsis adds none: ask for the counts by cell.")
         units = plan.units[start : start + block.width]
         start += block.width * block.cells
         key, inside = _cells(block, vectors, count)

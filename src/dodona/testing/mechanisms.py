@@ -101,9 +101,16 @@ def cells(mechanism: Noise, draws: int) -> list[int]:
 
 
 def check_noise_samples(
-    mechanism: Noise, sample: Callable[[int, Bits], NDArray[np.generic]], bits: Bits, draws: int
+    mechanism: Noise,
+    sample: Callable[[int, Bits], NDArray[np.generic]],
+    bits: Bits,
+    draws: int,
+    alarm: float = FALSE_ALARM,
 ) -> None:
-    """``sample`` draws from ``mechanism``, and visibly not from one of 0.9 or 1.1 times its scale."""
+    """``sample`` draws from ``mechanism``, and visibly not from one of 0.9 or 1.1 times its scale.
+
+    ``alarm``: how seldom a sound sampler fails, and how surely an unsound one must.
+    """
     away = 1 - math.exp(mechanism.log_probability(0))
     draws = max(draws, min(_MOST_DRAWS, int(3000 / away) if away > 0 else _MOST_DRAWS))
     values = np.asarray(sample(draws, bits))
@@ -121,10 +128,10 @@ def check_noise_samples(
         return [outside, *inside, outside]
 
     good = p_value(observed, model(mechanism))
-    assert good > FALSE_ALARM, f"draws do not match the probabilities (p = {good:.1e})."
+    assert good > alarm, f"draws do not match the probabilities (p = {good:.1e})."
     for factor in (Fraction(9, 10), Fraction(11, 10)):
         bad = p_value(observed, model(scaled(mechanism, factor)))
-        assert bad < FALSE_ALARM, f"draws cannot be told from {float(factor)} times the scale (p = {bad:.1e})."
+        assert bad < alarm, f"draws cannot be told from {float(factor)} times the scale (p = {bad:.1e})."
 
 
 def check_noise_probabilities(mechanism: Noise) -> None:

@@ -53,6 +53,8 @@ def contribution(block: Block, cells: Sequence[Cell]) -> dict[int, int]:
         values = [int(weight or 0) * math.prod(chosen) for chosen in sets]
     elif block.gram:
         values = [x * y for i, x in enumerate(values) for y in values[i:]]
+    if block.kernel is not None and block.around:
+        return {j: block.kernel[(j - int(key)) % block.cells] * values[0] for j in range(block.cells)}
     if block.kernel is not None:
         return {j: block.kernel[j - int(key)] * values[0] for j in range(int(key), block.cells)}
     return {int(key) * block.width + i: value for i, value in enumerate(values)}

@@ -19,6 +19,7 @@ from dodona.query.statistic import (
     PrefixRoots,
     Products,
     Query,
+    RangeRoots,
     Stack,
     Value,
     bucket,
@@ -264,7 +265,7 @@ def _query(make: _Expressions, depth: int) -> Query:
         conditions = tuple(make.boolean(1) for _ in range(make.draw(st.integers(1, 4))))
         return Products(conditions, make.sign(), make.draw(st.integers(0, 3)))
     if kind == "roots":
-        return PrefixRoots(make.key())
+        return PrefixRoots(make.key()) if make.draw(st.booleans()) else RangeRoots(make.key())
     if kind in ("features", "outer", "nearest"):
         exprs = tuple(make.bounded(1) for _ in range(make.draw(st.integers(1, 3))))
         features = Features(exprs, make.pick([None, None, 1.0, 0.3, 50.0]))

@@ -1,9 +1,13 @@
 """What the language takes, what it refuses, and where it says the trouble is (V13, V16-V27, V29, V30)."""
 
+import contextlib
+import logging
+import re
 import threading
 import time
 
 import pytest
+from sqlglot.tokens import Tokenizer
 
 from dodona.errors import BadQuery
 from dodona.query.plan import compile_query
@@ -208,3 +212,17 @@ def test_v29_the_bound_is_of_the_final_value():
     low, high = -5 - 1e6, 10 - 1e6
     change = huge.reach.change.linf * next(iter(huge.places))
     assert float(change) * huge.units[0] >= (high - low) * 1e6
+
+
+def test_no_word_begins_a_statement_and_the_parser_says_nothing_beside(caplog):
+    """The parser would read ``ALTER x`` as a command and say so on standard error; here every word is a name."""
+    words = sorted(word for word in Tokenizer.KEYWORDS if re.fullmatch(r"[A-Z_ ]+", word))
+    assert len(words) > 200
+    assert logging.getLogger("sqlglot").isEnabledFor(logging.WARNING), "nobody's logging is touched"
+    for word in [*words, "IF", "WHILE", "EXPLAIN"]:
+        for rest in ("", " x", " TABLE t", " t SET x = 1"):
+            with contextlib.suppress(BadQuery):
+                parse(word + rest)
+    assert caplog.records == []
+    named = Schema({"comment": Real(0, 1), "show": Flag()})
+    assert compile_query(as_query("comment > 0.5 AND show"), named, level=False).program.columns == ("comment", "show")

@@ -8,10 +8,12 @@ from dodona.errors import BadQuery, Unsupported
 from dodona.privacy.budget import Budget
 from dodona.query.schema import Flag, Real, Schema
 from dodona.release.halfspace_base import base_plan
-from dodona.release.halfspaces import direction_net, halfspace_nets, halfspaces
+from dodona.release.halfspace_spreads import distances_query, measurable, own_spreads
+from dodona.release.halfspaces import direction_net, directions, halfspace_nets, halfspaces, likeliest
 from dodona.release.portion import Portion
 from dodona.synopses.file import load
 from dodona.synopses.forms import Scaled
+from dodona.synopses.halfspaces import kernel
 from dodona.synopses.mixture import Mixture, raised
 from dodona.testing.oracles import seeded_curator
 from dodona.trust.exact import Exact
@@ -60,6 +62,47 @@ def test_clusters_are_found_and_explain_what_one_normal_cannot():
     assert np.abs(body.fraction(y)[0] - truth).mean() < 0.02 < np.abs(one - truth).mean()
 
 
+def test_the_distance_to_the_nearest_mean_is_counted_exactly():
+    table, names, points = heaps(600)
+    centres = np.array([[0.5, 0.5, -0.5, 0.0], [-0.5, 0.25, 0.5, -0.5], [0.0, -0.75, -0.5, 0.5]])
+    inner = np.array([0.05, 0.1, 0.3])
+    squares = ((points[:, None] - centres) ** 2).sum(axis=2)
+    runs = np.digitize(squares.min(axis=1), inner)
+    query = distances_query(Scaled.of(table.schema, names), centres, inner)
+    expected = [np.bincount(runs[squares.argmin(axis=1) == j], minlength=4) for j in range(3)]
+    np.testing.assert_array_equal(np.reshape(Exact(table).ask(query).total, (3, 4)), expected)
+
+
+def test_each_cluster_gets_its_own_spread():
+    rng = np.random.default_rng(5)
+    widths, centres = np.array([0.04, 0.2]), np.array([[0.4, 0.4, -0.3], [-0.4, -0.2, 0.3]])
+    which = rng.choice(2, 20_000, p=[0.7, 0.3])
+    points = np.clip(centres[which] + rng.normal(size=(20_000, 3)) * widths[which][:, None], -1, 1)
+    table = Table(dict(zip(NAMES, points.T, strict=True)), Schema({n: Real(-1, 1) for n in NAMES}))
+    scaled, alike = Scaled.of(table.schema, NAMES), Mixture.alike(np.ones(2) / 2, centres, 0.01 * np.eye(3))
+    curator = seeded_curator(table, Budget(epsilon=1), 2)
+    own, _ = own_spreads(curator, scaled, Portion.of(1, None, None).part(), alike, np.zeros(2))
+    np.testing.assert_allclose(np.sqrt(0.01 * own.spreads), widths, rtol=0.1)
+    np.testing.assert_allclose(own.weights, [0.7, 0.3], atol=0.01)
+    noisy, _ = own_spreads(Exact(table), scaled, {}, alike, np.full(2, 3 * 0.0008))
+    assert 0.01 * noisy.spreads[0] == pytest.approx(0.0008, rel=0.2)  # 0.04^2 less what the mean's noise explains
+
+
+def test_what_one_probe_does_not_tell_of_another_is_not_carried():
+    y, rng = directions(200, 3, translated=True), np.random.default_rng(1)
+    smooth = 0.1 * rng.multivariate_normal(np.zeros(200), kernel(y, y))
+    prior, rough, _ = likeliest(y, 0.5 + rng.normal(0, 0.02, 200), [Mixture.unknown(3)], 1e-6)
+    assert 0.25 * prior < 1e-4 < rough
+    prior, rough, _ = likeliest(y, 0.5 + smooth, [Mixture.unknown(3)], 1e-6)
+    assert prior == pytest.approx(0.01, rel=0.7)
+    assert rough < 1e-4
+
+
+def test_means_too_many_for_one_expression_share_a_spread():
+    assert measurable(64, 20)
+    assert not measurable(64, 200)
+
+
 def test_what_is_asked_before_the_probes_follows_from_the_noise_alone(table):
     plans = []
     for epsilon in (0.01, 0.2, 4):
@@ -73,7 +116,7 @@ def test_what_is_asked_before_the_probes_follows_from_the_noise_alone(table):
 
 def test_a_mixture_is_the_sum_of_its_normals():
     left, right = np.array([-1.0, 0.0]), np.array([1.0, 0.5])
-    both = Mixture(np.array([0.25, 0.75]), np.stack([left, right]), 0.04 * np.eye(2))
+    both = Mixture.alike(np.array([0.25, 0.75]), np.stack([left, right]), 0.04 * np.eye(2))
     y = np.array([[0.3, 0.8, -0.2], [0.0, 1.0, 0.0]])
     parts = [Mixture.normal(centre, 0.04 * np.eye(2)).fraction(y) for centre in (left, right)]
     np.testing.assert_allclose(both.fraction(y), 0.25 * parts[0] + 0.75 * parts[1])

@@ -10,14 +10,14 @@ from dodona import release
 from dodona.engines.table import Table
 from dodona.errors import BadEffort, BadQuery, BadTable, Unsupported
 from dodona.privacy.budget import Budget
-from dodona.query.roots import ROOT_BITS, root_coefficients
+from dodona.query.roots import ROOT_BITS, range_coefficients, root_coefficients
 from dodona.query.schema import Flag, Integer, Real, Schema
 from dodona.release.intervals import METHODS, intervals
 from dodona.release.portion import Portion
 from dodona.release.ranges_count import ByRoots, ByTree, best_counting
 from dodona.release.ranges_curve import rising
 from dodona.release.ranges_descent import sketched
-from dodona.release.ranges_factor import second_root
+from dodona.release.ranges_factor import CIRCLE, TOEPLITZ, second_root
 from dodona.release.ranges_tree import Shape, consistent
 from dodona.synopses.axis import Axis
 from dodona.synopses.file import load
@@ -87,7 +87,7 @@ def test_the_plan_is_free_and_its_first_line_is_what_is_made():
 def test_local_rows_publish_ranges_too():
     local = Local(people(20_000), epsilon=4)
     synopsis = intervals(local, "age", share=1)
-    assert synopsis.header.notes["method"] != "factorisation"
+    assert synopsis.header.notes["method"] not in ("factorisation", "circle")
     assert abs(synopsis.ask("age < 100").mean - Exact(people(20_000)).ask("age < 100").mean) < 0.1
 
 
@@ -217,7 +217,7 @@ def test_the_search_isolates_a_heavy_value_and_cuts_no_more_than_pays():
     assert made.ask("x = 17").total == pytest.approx(36_000, rel=0.15)
 
 
-@pytest.mark.parametrize("way", [ByTree(Shape.even(40, 4)), ByRoots()])
+@pytest.mark.parametrize("way", [ByTree(Shape.even(40, 4)), ByRoots(TOEPLITZ), ByRoots(CIRCLE)])
 def test_every_way_of_counting_gives_the_curve_back_without_noise(way):
     table, values = spiked(3000)
     axis = Axis.of(table.schema, "x")
@@ -235,4 +235,24 @@ def test_with_delta_and_few_rows_the_runs_are_counted_by_roots():
     assert isinstance(found.way, ByRoots)
     synopsis = intervals(curator, "x", share=1)
     assert synopsis.header.notes["method"] == "quantile buckets"
-    assert "square root" in synopsis.header.method
+    assert "fourth root" in synopsis.header.method
+
+
+@pytest.mark.parametrize("cells", [1, 2, 3, 64, 1000])
+def test_the_circle_gives_the_curve_back_and_ends_within_a_bound_of_the_best(cells):
+    kernel = np.array(range_coefficients(cells)) * 2.0**-ROOT_BITS
+    counts = np.random.default_rng(2).integers(0, 50, cells)
+    turned = np.array([kernel[(j - np.arange(cells)) % cells] @ counts for j in range(cells)])
+    np.testing.assert_allclose(CIRCLE.curve(turned), np.append(0, np.cumsum(counts)), atol=1e-6)
+    places = np.arange(1, cells + 1)
+    shared = np.minimum.outer(places, places) * (cells + 1 - np.maximum.outer(places, places))
+    least = np.sqrt(np.linalg.eigvalsh(shared)).sum() / np.sqrt(cells)  # the singular value bound on any linear map
+    circulant = kernel[(places[:, None] - places) % cells]
+    error = np.sqrt(np.trace(shared @ np.linalg.inv(circulant.T @ circulant)) * (kernel @ kernel))
+    assert least <= error * (1 + 1e-6) <= 1.05 * least
+
+
+def test_on_random_ranges_the_circle_beats_the_prefix_roots():
+    curator = seeded_curator(people(), Budget(epsilon=1, delta=1e-6), 1)
+    found = {v.what.rpartition(" ")[2]: v.error for v in release.plan_intervals(curator, "age", share=1)}
+    assert found["circle"] < 0.97 * found["factorisation"]

@@ -1,0 +1,260 @@
+"""A program laid out in lanes: steps that do the same to different columns are computed at once, as rows of a matrix.
+
+A hundred features are shifted, scaled and put on their grids by a hundred alike steps each. One NumPy call on a matrix
+of a hundred rows does what a hundred calls on vectors do; pieces can then be so short that what they pass from one
+operation to the next stays in the cache. The values are those of the kernels, to the last bit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dodona.engines.kernels import Vector
+from dodona.engines.ranges import NEVER, Range, range_of
+from dodona.query.program import Program, Step
+
+ALONE = frozenset({"bucket", "dot", "nearest"})  # their constants are lists, their arguments many
+CACHE = 1 << 22  # bytes that the widest group may take
+CALL, CELL = 2e-6, 4e-10  # seconds, about: what an operation costs by itself, and each number it makes
+MOST_ROWS, FEWEST_ROWS = 1 << 14, 64
+
+Rows = NDArray[Any] | tuple[NDArray[Any], ...]
+"""Vectors of one length: as the matrix that they lie in, or each by itself."""
+Places = slice | NDArray[np.intp]
+
+
+@dataclass(frozen=True)
+class Sides:
+    """Columns side by side: their values, and marks of NULL if they bear them, each all rows long."""
+
+    values: Rows
+    nulls: Rows | None
+
+
+@dataclass(frozen=True)
+class Pick:
+    """Rows of an earlier group: one for all members, or one for each in order."""
+
+    group: int
+    places: Places
+
+
+@dataclass(frozen=True)
+class Group:
+    """``size`` alike steps: ``op`` of ``args``. ``constants``: those of the first step, or of each, as a column.
+
+    ``null``: constants that are NULL. ``finite``: the first argument is a number where it is not NULL; ``inside``: it
+    lies in a grid's range as it is. ``columns``: those read, if that is what the group does. ``last``: the groups not
+    needed after it; ``ending``: those of them that it reads whole, row by row, so that it may write over them.
+    """
+
+    op: str
+    size: int
+    args: tuple[Pick, ...]
+    constants: tuple[Any, ...]
+    null: bool
+    finite: bool
+    inside: bool
+    columns: Sides | None
+    last: tuple[int, ...] = ()
+    ending: tuple[int, ...] = ()
+
+
+class Lanes:
+    """The steps that ``program``'s roots rest on, in groups, over cleaned ``columns``."""
+
+    def __init__(self, program: Program, columns: Mapping[str, Vector]) -> None:
+        steps = program.steps
+        marked = frozenset(name for name in program.columns if columns[name][1] is not None)
+        ranges, finite = _known(steps)
+        self._at: dict[int, tuple[int, int]] = {}  # step -> its group and its row there
+        members = _alike(steps, _needed(program), finite, marked, self._at)
+        kept = {self._at[root][0] for root in program.roots()}
+        groups = [self._group([steps[step] for step in own], columns, ranges, finite) for own in members]
+        self.groups = _with_last(groups, kept)
+
+    def _group(
+        self,
+        steps: Sequence[Step],
+        columns: Mapping[str, Vector],
+        ranges: Sequence[Range],
+        finite: set[int],
+    ) -> Group:
+        """Of alike steps."""
+        op, args, constants = steps[0].op, steps[0].args, steps[0].constants
+        return Group(
+            op,
+            len(steps),
+            tuple(self.pick([step.args[k] for step in steps]) for k in range(len(args))),
+            _constants(steps),
+            null=op == "const" and constants[0] is None,
+            finite=bool(args) and args[0] in finite,
+            inside=op == "grid" and all(_inside(step, ranges) for step in steps),
+            columns=_sides([columns[step.constants[0]] for step in steps]) if op == "column" else None,
+        )
+
+    def rows(self, most: int, totals: int = 1) -> int:
+        """How many rows a piece should have, ``most`` at most.
+
+        So few that the widest group stays in the cache, unless calls, and adding a piece's ``totals`` to the others,
+        would cost more than a fifth of what its cells do.
+        """
+        cells = max(1, sum(group.size for group in self.groups))
+        widest = max((group.size for group in self.groups), default=1)
+        busy = 5 * (len(self.groups) * CALL + totals * CELL) / (cells * CELL)
+        return max(1, min(max(FEWEST_ROWS, int(busy), CACHE // (8 * widest)), MOST_ROWS, most))
+
+    def pick(self, steps: Sequence[int]) -> Pick:
+        """Where these steps stand, which are of one group: one row if they are all the same."""
+        groups, places = zip(*(self._at[step] for step in steps), strict=True)
+        assert len(set(groups)) == 1
+        return Pick(groups[0], _places(places))
+
+    def together(self, steps: Sequence[int]) -> Pick | None:
+        """The rows of these steps in one group, in order, if they are so."""
+        alike = len({self._at[step][0] for step in steps}) == 1 and len(set(steps)) == len(steps)
+        return self.pick(steps) if alike else None
+
+    def place(self, step: int) -> tuple[int, int]:
+        """Group and row of a step."""
+        return self._at[step]
+
+
+def _needed(program: Program) -> set[int]:
+    """The steps that the roots rest on."""
+    found = set(program.roots())
+    for index in range(len(program.steps) - 1, -1, -1):
+        if index in found:
+            found.update(program.steps[index].args)
+    return found
+
+
+def _known(steps: Sequence[Step]) -> tuple[list[Range], set[int]]:
+    """The range of every step; and the steps whose values are finite wherever they are not NULL."""
+    ranges: list[Range] = []
+    finite: set[int] = set()
+    for index, step in enumerate(steps):
+        ranges.append(range_of(step.op, step.args, step.constants, [ranges[arg] for arg in step.args]))
+        chosen = step.op in ("coalesce", "if") and finite.issuperset(step.args[-2:])
+        if ranges[-1].known or chosen or step.op in ("column", "finite", "number"):
+            finite.add(index)
+    return ranges, finite
+
+
+def _inside(step: Step, ranges: Sequence[Range]) -> bool:
+    """Whether a grid has nothing to clip."""
+    found = ranges[step.args[0]]
+    return found != NEVER and found.within(*step.constants[:2])
+
+
+def _alike(
+    steps: Sequence[Step], needed: set[int], finite: set[int], marked: frozenset[str], at: dict[int, tuple[int, int]]
+) -> list[list[int]]:
+    """The needed steps in groups, each after those it reads; ``at``: where each went.
+
+    Alike are steps of one operation on members of the same groups, as deep in the program as each other.
+    """
+    depth: dict[int, int] = {}
+    levels: dict[int, list[int]] = {}
+    source: dict[int, int] = {}  # of steps that hand on a number as it is
+    for index in sorted(needed):
+        step = steps[index]
+        if step.op == "finite" and step.args[0] in finite:
+            source[index] = source.get(step.args[0], step.args[0])
+            depth[index] = depth[source[index]]
+            continue
+        depth[index] = 1 + max((depth[arg] for arg in step.args), default=-1)
+        levels.setdefault(depth[index], []).append(index)
+    groups: list[list[int]] = []
+    for level in sorted(levels):
+        kinds: dict[Any, list[int]] = {}
+        for index in levels[level]:
+            step = steps[index]
+            own: Any = index if step.op in ALONE else tuple(at[arg][0] for arg in step.args)
+            if step.op == "column":
+                own = (step.constants[1], step.constants[0] in marked)
+            elif step.op == "const":
+                own = step.constants[0] is None
+            kinds.setdefault((step.op, own, index in finite), []).append(index)
+        for members in kinds.values():
+            at.update({index: (len(groups), row) for row, index in enumerate(members)})
+            groups.append(members)
+        at.update({index: at[own] for index, own in source.items() if depth[own] == level})
+    return groups
+
+
+def _places(places: Sequence[int]) -> Places:
+    """One row if all are the same; evenly spaced rows as a slice, which copies nothing."""
+    first, step = places[0], places[1] - places[0] if len(places) > 1 else 1
+    if len(set(places)) == 1:
+        return slice(first, first + 1, 1)
+    if step > 0 and list(places) == list(range(first, first + step * len(places), step)):
+        return slice(first, places[-1] + 1, step)
+    return np.array(places, dtype=np.intp)
+
+
+def _constants(steps: Sequence[Step]) -> tuple[Any, ...]:
+    """What the steps share as it is; what differs as a column of numbers."""
+    first = steps[0]
+    if first.op in ALONE or first.op == "column" or not first.constants:
+        return first.constants
+    if first.op == "const":
+        return (np.array([[0.0 if step.constants[0] is None else step.constants[0]] for step in steps], dtype=float),)
+    if len({step.constants for step in steps}) == 1:
+        return first.constants
+    return tuple(np.array(each)[:, None] for each in zip(*(step.constants for step in steps), strict=True))
+
+
+def _with_last(groups: Sequence[Group], kept: set[int]) -> list[Group]:
+    """The groups, each knowing which others end with it."""
+    last = {pick.group: number for number, group in enumerate(groups) for pick in group.args}
+    ends: dict[int, list[int]] = {}
+    for number, end in last.items():
+        if number not in kept:
+            ends.setdefault(end, []).append(number)
+    found = []
+    for number, group in enumerate(groups):
+        own = tuple(ends.get(number, ()))
+        apart = {pick.group for pick in group.args if not _whole(pick.places, group.size)}
+        found.append(replace(group, last=own, ending=tuple(other for other in own if other not in apart)))
+    return found
+
+
+def _whole(places: Places, size: int) -> bool:
+    """Whether they are the first ``size`` rows in order."""
+    return isinstance(places, slice) and places == slice(0, size, 1)
+
+
+def _sides(columns: Sequence[Vector]) -> Sides:
+    values, nulls = zip(*columns, strict=True)
+    return Sides(_rows(values), None if nulls[0] is None else _rows(nulls))
+
+
+def _rows(vectors: tuple[NDArray[Any], ...]) -> Rows:
+    whole = stacked(vectors)
+    return vectors if whole is None else whole
+
+
+def stacked(rows: Sequence[NDArray[Any]]) -> NDArray[Any] | None:
+    """The matrix of which these are consecutive rows, if they are: then one call serves them all."""
+    whole = rows[0].base if rows else None
+    if not isinstance(whole, np.ndarray) or whole.ndim != 2 or not len(rows[0]):
+        return None
+    first = (_address(rows[0]) - _address(whole)) // whole.strides[0] if whole.strides[0] > 0 else -1
+    if first < 0 or first + len(rows) > len(whole):
+        return None
+    found = whole[first : first + len(rows)]
+    alike = all(
+        _address(row) == _address(own) and (row.dtype, row.shape, row.strides) == (own.dtype, own.shape, own.strides)
+        for row, own in zip(rows, found, strict=True)
+    )
+    return found if alike else None
+
+
+def _address(array: NDArray[Any]) -> int:
+    return int(array.__array_interface__["data"][0])
