@@ -93,7 +93,7 @@ def errors(kept: Path) -> None:
             ("DAWA, pure", "silver"): [rows[f"{name}, {epsilon}, of DAWA"]["peer"] for name in names],
             ("ours, pure", BLUE): [rows[f"{name}, {epsilon}, of DAWA"]["ours"] for name in names],
             ("ours, delta 1e-6", ORANGE): [
-                rows[f"{name}, {epsilon}, delta 1e-6, of the better"]["ours"] for name in names
+                rows[f"{name}, {epsilon}, budget with delta 1e-6, of the better"]["ours"] for name in names
             ],
         }
         for place, ((label, colour), found) in enumerate(bars.items()):

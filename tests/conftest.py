@@ -8,9 +8,14 @@ from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 if TYPE_CHECKING:
     from dodona.testing.postgres import PostgresServer
+
+# How long an example takes says how busy the machine is, not whether the law holds.
+settings.register_profile("patient", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("patient")
 
 
 def absent(what: str) -> NoReturn:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from decimal import Decimal, localcontext
 from fractions import Fraction
+from functools import cache
 from typing import Protocol
 
 from dodona.audit.exact import HAIR, OPEN, PROVEN, VIOLATED, ExactAudit, epsilon_audit
@@ -33,13 +34,13 @@ class Noise(Protocol):
 
 def pure_noise_audit(name: str, noise: Noise, shifts: Iterable[int], claim: Callable[[int], Cost]) -> list[ExactAudit]:
     """Epsilon and rho at each distance, for noise with a pure guarantee (Laplace, stitched)."""
-    found = []
+    found, stated = [], cache(noise.probability)
     for shift in shifts:
         cost = claim(shift)
         assert cost.epsilon is not None, f"{name} claims no epsilon."
         window = noise.quantile(1 - OUTSIDE) + abs(shift)
-        here = {k: noise.probability(k) for k in range(-window, window + 1)}
-        there = {k: noise.probability(k - shift) for k in range(-window, window + 1)}
+        here = {k: stated(k) for k in range(-window, window + 1)}
+        there = {k: stated(k - shift) for k in range(-window, window + 1)}
         lows = [{k: low for k, (low, _) in law.items()} for law in (here, there)]
         label = f"0 ~ {shift}"
         unexplored = Fraction(OUTSIDE) * 1000  # the window cuts the shifted law nearer to its middle
@@ -56,7 +57,7 @@ def gaussian_audit(name: str, noise: Noise, shifts: Iterable[int], claim: Callab
     P(k)^alpha P(k - d)^(1 - alpha) is a Gaussian around -t d; beyond the window its terms fall faster than any two
     neighbours at the edge, so the tail is at most the edge term times r/(1 - r), r that last ratio.
     """
-    found = []
+    found, stated = [], cache(noise.probability)
     for shift in shifts:
         rho = claim(shift).rho
         reach = noise.quantile(1 - OUTSIDE) * 2 + abs(shift)
@@ -64,8 +65,8 @@ def gaussian_audit(name: str, noise: Noise, shifts: Iterable[int], claim: Callab
         for order in ORDERS:
             centre = -round(order * shift)
             window = range(centre - reach, centre + reach + 1)
-            here = {k: noise.probability(k) for k in window}
-            there = {k: noise.probability(k - shift) for k in window}
+            here = {k: stated(k) for k in window}
+            there = {k: stated(k - shift) for k in window}
             with localcontext(PRECISE):
                 t = Decimal(order.numerator) / order.denominator
                 terms = Terms.of_brackets(here, there)

@@ -18,6 +18,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from decimal import Context, Decimal, localcontext
 from fractions import Fraction
+from functools import lru_cache
 from itertools import pairwise
 from typing import Any
 
@@ -132,5 +133,8 @@ def _decimal(value: Fraction) -> Decimal:
     return Decimal(value.numerator) / Decimal(value.denominator)
 
 
+@lru_cache(maxsize=1 << 14)
 def _ln(value: Fraction) -> Decimal:
-    return _decimal(value).ln()
+    """To ``PRECISE``, whatever the caller's context; kept, since shifts and orders share most of their values."""
+    with localcontext(PRECISE):
+        return _decimal(value).ln()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -9,6 +10,7 @@ from typing import TypedDict
 
 from dodona.answer import Bill
 from dodona.errors import BadEffort
+from dodona.privacy.budget import UNITS
 from dodona.privacy.numbers import Number, exact
 
 
@@ -39,9 +41,13 @@ class Portion:
         return Portion(kind, exact(value, kind, **({"most": Fraction(1)} if kind == "share" else {})))
 
     def part(self, fraction: Fraction | float = Fraction(1)) -> Stated:
-        """This fraction of it, as the keywords of ``ask`` and ``price``: parts add, since epsilon and rho do."""
-        exactly = Fraction(fraction).limit_denominator(10**6)
-        amount = self.amount * exactly
+        """This fraction of it, as the keywords of ``ask`` and ``price``: parts add, since epsilon and rho do.
+
+        Rounded down to whole units of the ledger, which rounds each charge up: parts of a whole budget must fit in it.
+        """
+        amount = self.amount * Fraction(fraction).limit_denominator(10**6)
+        if self.kind in ("epsilon", "rho"):
+            amount = Fraction(math.floor(amount * UNITS), UNITS) or amount
         stated: dict[str, Stated] = {"share": {"share": amount}, "epsilon": {"epsilon": amount}, "rho": {"rho": amount}}
         return stated.get(self.kind, {})
 

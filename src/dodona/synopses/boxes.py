@@ -28,7 +28,7 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True, eq=False)
 class Boxes(Body):
-    """``weights``: rows by cell, flat. ``deviation``: bounds the root mean square error of a random box."""
+    """``weights``: rows by cell, flat. ``deviation``: the estimated root mean square error of a random box."""
 
     schema: Schema
     axes: tuple[Axis, ...]

@@ -6,7 +6,17 @@ from fractions import Fraction as F  # noqa: N817 - fractions are written all ov
 import numpy as np
 import pytest
 
-from dodona.audit.exact import PROVEN, VIOLATED, chances, delta_bounds, epsilon_audit, exp_bounds, loss_audit, rho_audit
+from dodona.audit.exact import (
+    PROVEN,
+    VIOLATED,
+    ExactAudit,
+    chances,
+    delta_bounds,
+    epsilon_audit,
+    exp_bounds,
+    loss_audit,
+    rho_audit,
+)
 from dodona.audit.mechanisms import Check, mechanism_checks, randomiser_audit, selection_audit, together
 from dodona.audit.noise import gaussian_audit, pure_noise_audit
 from dodona.audit.suite import parity_audit
@@ -244,3 +254,6 @@ def test_a_thousand_settings_of_each_family(check: Check):
     """M2 and M3, the release column."""
     for audit in check.work():
         assert audit.holds, audit
+        if isinstance(audit, ExactAudit):
+            print(f"M2: {audit.mechanism}, {audit.unit}: {audit.pairs:,} pairs, {audit.verdict}")
+            assert audit.pairs >= 1000
