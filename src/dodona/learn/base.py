@@ -6,14 +6,18 @@ A learner wraps the oracle it was handed in ``Recorded`` and asks through it; ``
 
 from __future__ import annotations
 
+import inspect
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 from sklearn.base import BaseEstimator
 
 from dodona.answer import Answer, Bill, Finding, Price, Selection
 from dodona.oracle import Front, Oracle, Request
 from dodona.query.schema import Schema
+
+LONGEST = 6  # numbers that a summary writes out
 
 
 @dataclass(frozen=True)
@@ -38,7 +42,11 @@ class Spent:
         many = f"{self.questions} question{'' if self.questions == 1 else 's'}"
         if self.unit == "nothing":
             return f"free ({many})"
-        return f"{self.unit} {self.amount:.4g} ({self.share:.3%} of the budget) in {many}"
+        return f"{self.unit} {self.amount:.4g} ({_percent(self.share)} of the budget) in {many}"
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.4g}%"
 
 
 class Recorded(Front):
@@ -108,14 +116,39 @@ class Learner(BaseEstimator):  # type: ignore[misc]
     def summary(self) -> str:
         """The estimator, what was learned, and what it cost."""
         if not hasattr(self, "cost_"):
-            return f"{self!r}, not fitted"
-        return "\n".join([repr(self), *(f"  {line}" for line in [*self.notes(), f"cost: {self.cost_}"])])
+            return f"{self._stated()}, not fitted"
+        return "\n".join([self._stated(), *(f"  {line}" for line in [*self.notes(), f"cost: {self.cost_}"])])
+
+    def _stated(self) -> str:
+        """The estimator with what was stated beyond its defaults, long arrays by their length."""
+        defaults = inspect.signature(type(self)).parameters
+        given = [(name, value) for name, value in self.get_params(deep=False).items()]
+        told = [f"{name}={_brief(value)}" for name, value in given if not _same(value, defaults[name].default)]
+        return f"{type(self).__name__}({', '.join(told)})"
 
     def __str__(self) -> str:
         return self.summary()
+
+
+def _same(value: Any, default: Any) -> bool:
+    return value is default or (np.ndim(value) == 0 and bool(value == default))
+
+
+def _brief(value: Any) -> str:
+    """As Python writes it, unless it is long."""
+    if isinstance(value, tuple) and len(value) == 2:
+        return f"({_brief(value[0])}, {_brief(value[1])})"
+    if np.ndim(value) > 0 and np.size(value) > LONGEST:
+        return f"<{np.size(value)} numbers>" if np.ndim(value) == 1 else f"<{' x '.join(map(str, np.shape(value)))}>"
+    return repr(np.asarray(value).tolist() if np.ndim(value) > 0 else value)
 
 
 def finish(estimator: Any, oracle: Recorded) -> None:
     """Writes what the fit cost on the estimator."""
     estimator.receipt_ = oracle.bills
     estimator.cost_ = Spent.of(oracle.bills)
+
+
+def counted_rounds(count: int) -> str:
+    """1 round, 2 rounds."""
+    return f"{count} round{'' if count == 1 else 's'}"

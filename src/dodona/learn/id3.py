@@ -224,12 +224,15 @@ class ID3(ProbabilityClassifier):
         check_is_fitted(self, "cost_")
         return tree_text(self.tree_, self.attributes_, self.classes_.tolist())
 
-    def plot(self, ax: Any = None) -> Any:
-        """The tree as a picture, on ``ax`` or a new figure; needs matplotlib. Returns the axes."""
+    def plot(self, ax: Any = None, max_depth: int | None = None) -> Any:
+        """The tree as a picture, on ``ax`` or a new figure; needs matplotlib. Returns the axes.
+
+        ``max_depth``: levels below the root to draw; None: as many as can be read.
+        """
         from dodona.learn.tree_plot import tree_plot
 
         check_is_fitted(self, "cost_")
-        return tree_plot(self.tree_, self.attributes_, self.classes_.tolist(), ax)
+        return tree_plot(self.tree_, self.attributes_, self.classes_.tolist(), ax, max_depth)
 
     def get_depth(self) -> int:
         """The levels of the tree."""

@@ -21,7 +21,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from dodona.errors import BadQuery
-from dodona.learn.base import Learner, Recorded, finish
+from dodona.learn.base import Learner, Recorded, counted_rounds, finish
 from dodona.learn.encoding import Feature, alike, held_rows
 from dodona.learn.frame import Frame, count_noise, frame_of, rows_needed, single_mean
 from dodona.learn.lloyd import Round, ask_round, centre_error, pooled
@@ -195,7 +195,9 @@ class KMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Le
     def notes(self) -> list[str]:
         """How many centres and rounds, how far off, and why fewer than asked."""
         worst = float(np.max(self.centre_error_))
-        told = f"{len(self.cluster_centers_)} centres after {self.n_iter_} rounds, each within about {worst:.3g}"
+        told = (
+            f"{len(self.cluster_centers_)} centres after {counted_rounds(self.n_iter_)}, each within about {worst:.3g}"
+        )
         return [told, self.note_] if self.note_ else [told]
 
 

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from dodona.learn.base import counted_rounds
 from dodona.learn.coordinates import BIAS, Approach, Coordinates
 from dodona.learn.supervised import Classifier, Floats, Item, Itemised, by_class, foreseen, noise_of
 from dodona.learn.task import Task
@@ -51,7 +52,7 @@ class LinearClassifier(Classifier):
     def notes(self) -> list[str]:
         """Rounds and sizes."""
         scores, features = self.coef_.shape
-        return [f"{scores} score{'s' * (scores > 1)} over {features} features, {self.n_iter_} rounds"]
+        return [f"{scores} score{'s' * (scores > 1)} over {features} features, {counted_rounds(self.n_iter_)}"]
 
 
 def positive(task: Task) -> tuple[Label, ...]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.cluster import KMeans as PublicKMeans
-from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
+from threadpoolctl import threadpool_limits
 
 from dodona.learn.frame import Frame
 from dodona.learn.lloyd import Round, pooled

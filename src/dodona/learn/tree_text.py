@@ -30,4 +30,5 @@ def _branches(node: Node, attributes: Sequence[Attribute], classes: Sequence[Any
 
 def _described(node: Node, classes: Sequence[Any]) -> str:
     best = int(np.argmax(node.chances))
-    return f"class {classes[best]} ({node.chances[best]:.0%} of about {node.rows:,.0f} rows)"
+    rows = f"{node.rows:,.0f} row{'' if round(node.rows) == 1 else 's'}"
+    return f"class {classes[best]} ({node.chances[best]:.0%} of about {rows})"

@@ -72,13 +72,19 @@ def layout(
     """The axes, and the levels that are counted: cells along every axis of a run of each."""
     if not 2 <= len(columns) <= 3:
         raise BadQuery(f"boxes are over two or three columns. Got {len(columns)}; for one, take intervals.")
+    if len({str(oracle.schema.find(name) or name) for name in columns}) < len(columns):
+        raise BadQuery(f"boxes are over different columns. Got {', '.join(columns)}: name each once.")
     each = list(bits) if isinstance(bits, Sequence) else [bits] * len(columns)
     if len(each) != len(columns):
         raise BadQuery(f"bits must be one number, or one for each of {len(columns)} columns. Got {len(each)}.")
     axes = tuple(Axis.of(oracle.schema, name, own) for name, own in zip(columns, each, strict=True))
     cells = math.prod(axis.cells for axis in axes)
     if cells > MOST_CELLS:
-        raise Unsupported(f"these columns have {cells:,} joint cells; at most {MOST_CELLS:,} are counted: fewer bits=.")
+        over = math.ceil(math.log2(cells / MOST_CELLS))
+        raise Unsupported(
+            f"these columns have {cells:,} joint cells, whose counts would need {cells * 40 / 2**30:.3g} GiB of memory. "
+            f"At most {MOST_CELLS:,} are counted: declare bits=, {over} fewer in all."
+        )
     return axes, _spans(axes)
 
 

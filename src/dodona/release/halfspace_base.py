@@ -178,7 +178,7 @@ def _along(scaled: Scaled, axis: Floats) -> Expr:
 def _clustered(points: Floats, weights: Floats, count: int) -> Floats:
     """Public k-means of published cells."""
     from sklearn.cluster import KMeans  # not loaded before it is needed: it takes a second
-    from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
+    from threadpoolctl import threadpool_limits
 
     if len(points) <= count:
         return points

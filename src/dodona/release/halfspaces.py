@@ -38,6 +38,7 @@ _SEED = 6051  # probes and projections are public, and published with the answer
 _PRIORS = 4.0 ** -np.arange(0.0, 8.1, 0.5)
 _ROUGH = (0.0, 1e-5, 4e-5, 1.6e-4, 6.4e-4)
 MOST_NET = 200_000
+MOST_PROBES = 8_000
 
 
 def halfspaces(
@@ -54,6 +55,7 @@ def halfspaces(
 
     ``translated``: probe halfspaces off the middle too. ``probes``: how many; by the noise if not given.
     """
+    check_probes(probes)
     portion, scaled, rows = Portion.of(share, epsilon, rho), Scaled.of(oracle.schema, columns), public_rows(oracle)
     plan = base_plan(oracle, scaled, portion, rows)
     offered, bills = bases(oracle, scaled, portion, rows, plan)
@@ -131,9 +133,20 @@ def direction_net(dimension: int, sine: float) -> Floats:
 
 
 def public_rows(oracle: Oracle) -> int:
-    if not oracle.rows:
+    """How many rows there are, where everyone may know it and there is one."""
+    if oracle.rows is None:
         raise Unsupported("halfspaces are fractions of a public number of rows: state Table(..., rows=...).")
+    if not oracle.rows:
+        raise Unsupported("halfspaces are fractions of the rows, and this table has 0. At least one row is needed.")
     return oracle.rows
+
+
+def check_probes(probes: int | None) -> None:
+    """Refuses a number of probes that none, or no memory, can bear."""
+    if probes is None or (isinstance(probes, int) and not isinstance(probes, bool) and 1 <= probes <= MOST_PROBES):
+        return
+    needed = f" Regression over {probes:,} would need {24 * probes**2 / 2**30:.3g} GiB." if type(probes) is int else ""
+    raise BadQuery(f"probes must be a whole number from 1 to {MOST_PROBES:,}. Got {probes!r}.{needed}")
 
 
 def directions(count: int, d: int, translated: bool, salt: int = 0) -> Floats:

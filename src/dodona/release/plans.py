@@ -26,7 +26,7 @@ from dodona.query.statistic import Value
 from dodona.release.boxes import layout, levels_query, predicted
 from dodona.release.domain import Domain, read_by
 from dodona.release.halfspace_base import base_plan
-from dodona.release.halfspaces import directions, probes_for, probes_query, public_rows
+from dodona.release.halfspaces import check_probes, directions, probes_for, probes_query, public_rows
 from dodona.release.portion import Portion
 from dodona.release.small_database import CERTIFICATE, best_error, listing, rounds_for
 from dodona.synopses.forms import Scaled
@@ -83,6 +83,7 @@ def plan_halfspaces(
     """
     rows, portion, scaled = _rows(oracle, e), Portion.of(share, epsilon, rho), Scaled.of(oracle.schema, columns)
     public_rows(oracle)
+    check_probes(probes)
     base, d = base_plan(oracle, scaled, portion, rows), len(scaled.columns)
     left = portion.part(base.shares.probes)
     count = probes if probes is not None else probes_for(oracle, scaled, left, rows, base)

@@ -67,8 +67,10 @@ def small_database(
         raise BadQuery(f"size must be a whole number of rows from 1 to 10,000,000. Got {size!r}.")
     if rounds is not None and (isinstance(rounds, bool) or not isinstance(rounds, int) or not 1 <= rounds <= 10_000):
         raise BadQuery(f"rounds must be a whole number from 1 to 10,000. Got {rounds!r}.")
-    if not oracle.rows:
+    if oracle.rows is None:
         raise Unsupported("a synthetic table stands for a public number of rows: state Table(..., rows=...).")
+    if not oracle.rows:
+        raise Unsupported("a synthetic table stands for the rows of another, and this has 0. At least one is needed.")
     portion = Portion.of(share, epsilon, rho)
     names = [str(oracle.schema.find(c) or c) for c in columns] if columns else read_by(concepts, oracle.schema)
     domain = Domain.of(oracle.schema, names, bits)

@@ -20,7 +20,8 @@ from dodona.errors import BadQuery, Unsupported
 from dodona.query.expr import Call, Column, Expr, Literal
 from dodona.query.schema import Integer, Real, Schema
 
-MOST_CELLS = 2**24
+MOST_BITS = 24
+MOST_CELLS = 2**MOST_BITS
 
 
 @dataclass(frozen=True)
@@ -49,10 +50,12 @@ class Axis:
                     "for the intervals of one (Blum, Ligett and Roth 2008, Corollary 5.2). Declare bits=, for example "
                     f"bits=12 for 4096 cells of {(column.high - column.low) / 4096:.3g}."
                 )
-            return Axis(own, column.low, (column.high - column.low) / _checked(2**bits), 2**bits, False)
+            cells = _checked(own, bits, 2 ** min(bits, 64))
+            return Axis(own, column.low, (column.high - column.low) / cells, cells, False)
         values = int(column.high - column.low) + 1
-        width = 1 if bits is None else max(1, math.ceil(values / 2**bits))
-        return Axis(own, column.low, float(width), _checked(math.ceil(values / width)), True)
+        width = 1 if bits is None else max(1, math.ceil(values / 2 ** min(bits, 64)))
+        cells = _checked(own, math.ceil(math.log2(values)) if bits is None else bits, math.ceil(values / width))
+        return Axis(own, column.low, float(width), cells, True)
 
     @property
     def bits(self) -> int:
@@ -96,10 +99,12 @@ class Axis:
         return f"{self.column} at {self.cells:,} cells of {self.width:g}"
 
 
-def _checked(cells: int) -> int:
+def _checked(column: str, bits: int, cells: int) -> int:
     if cells > MOST_CELLS:
+        least = cells * 16 / 2**30
         raise Unsupported(
-            f"this precision has {cells:,} cells, whose curve would need {cells * 16 / 2**30:.3g} GiB of memory to "
-            f"answer from. At most {MOST_CELLS:,} are published: declare fewer bits."
+            f"{column!r} at {bits} bits has {'more than ' if bits > 64 else ''}{cells:,} cells, whose curve would need "
+            f"{least:.3g} GiB of memory to answer from. At most {MOST_CELLS:,} are published: declare "
+            f"bits={MOST_BITS} or fewer."
         )
     return cells

@@ -24,6 +24,7 @@ from dodona.query.schema import Schema
 from dodona.synopses.base import Arrays, Body, Header, Synopsis
 
 FORMAT, VERSION = "dodona synopsis", 1
+_AGAIN = "Copy it again from where it was saved."
 KINDS: dict[str, str] = {
     "Boxes": "boxes",
     "HalfspaceNets": "halfspaces",
@@ -81,7 +82,7 @@ def load(path: Any) -> Synopsis:
     except FileNotFoundError:
         raise BadTable(f"there is no file {str(path)!r}.") from None
     except (OSError, KeyError, ValueError, zipfile.BadZipFile, EOFError, RecursionError, NotImplementedError):
-        raise BadTable(f"{str(path)!r} is not a synopsis, or it is truncated.") from None
+        raise BadTable(f"{str(path)!r} is not a synopsis, or it is truncated. {_AGAIN}") from None
     _check(header, parts, str(path))
     try:
         return _restored(header, parts)
@@ -104,10 +105,13 @@ def _check(header: Any, parts: dict[str, bytes], path: str) -> None:
     if not isinstance(header, dict) or header.get("format") != FORMAT:
         raise BadTable(f"{path!r} is not a synopsis.")
     if header.get("version") != VERSION:
-        raise BadTable(f"{path!r} has version {header.get('version')!r}; this Dodona reads version {VERSION}.")
+        raise BadTable(
+            f"{path!r} has version {header.get('version')!r}; this Dodona reads version {VERSION}. Load it with the "
+            "Dodona that wrote it, or a newer one."
+        )
     found = {name: hashlib.sha256(data).hexdigest() for name, data in parts.items()}
     if header.get("parts") != found or header.get("kind") not in list(KINDS):
-        raise BadTable(f"{path!r} is damaged: its parts do not match its header.")
+        raise BadTable(f"{path!r} is damaged: its parts do not match its header. {_AGAIN}")
 
 
 def _kind(kind: str) -> type[Body]:

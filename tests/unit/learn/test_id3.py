@@ -159,3 +159,29 @@ def test_the_picture_has_every_node() -> None:
     _, given = plt.subplots()
     assert model.plot(given) is given
     plt.close(given.figure)
+
+
+def test_a_picture_of_a_large_tree_keeps_its_boxes_apart_and_says_what_it_leaves_out() -> None:
+    matplotlib = pytest.importorskip("matplotlib")
+    matplotlib.use("Agg")
+    import matplotlib.pyplot as plt
+
+    rng = np.random.default_rng(5)
+    rows = rng.random((4000, 6))
+    labels = (rows > 0.5).sum(axis=1) % 2
+    schema = dd.Schema({f"x{i}": dd.Real(0, 1) for i in range(6)} | {"y": dd.Flag()})
+    table = dd.Table({f"x{i}": rows[:, i] for i in range(6)} | {"y": labels == 1}, schema)
+    model = ID3(edges={f"x{i}": [0.5] for i in range(6)}).fit(dd.Exact(table), y="y")
+    assert model.get_n_leaves() > 30
+    figure, axes = plt.subplots(figsize=(8, 5))
+    model.plot(axes)
+    figure.canvas.draw()
+    boxes = [text.get_window_extent() for text in axes.texts if "rows" in text.get_text()]
+    assert len(boxes) > 3
+    assert not any(a.overlaps(b) for i, a in enumerate(boxes) for b in boxes[:i])
+    assert any("leaves" in text.get_text() for text in axes.texts)
+    plt.close(figure)
+    _, axes = plt.subplots()
+    model.plot(axes, max_depth=1)
+    assert sum("rows" in text.get_text() for text in axes.texts) == 3
+    plt.close(axes.figure)
