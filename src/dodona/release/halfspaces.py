@@ -95,6 +95,11 @@ def halfspace_nets(
     portion, scaled, rows = Portion.of(share, epsilon, rho), Scaled.of(oracle.schema, columns), public_rows(oracle)
     d = len(scaled.columns) + 1
     net = direction_net(dimension, 0.75 * gamma)
+    if projections * len(net) > MOST_NET:
+        raise Unsupported(
+            f"{projections:,} projections with nets of {len(net):,} directions ask {projections * len(net):,} halfspaces; "
+            f"at most {MOST_NET:,} are asked. Take at most {MOST_NET // len(net):,} projections."
+        )
     rng = np.random.default_rng(_SEED)
     signs = rng.choice([-1.0, 1.0], (projections, d, dimension)) / math.sqrt(dimension)
     pulled = np.einsum("mdk,nk->mnd", signs, net).reshape(-1, d)
@@ -145,8 +150,9 @@ def check_probes(probes: int | None) -> None:
     """Refuses a number of probes that none, or no memory, can bear."""
     if probes is None or (isinstance(probes, int) and not isinstance(probes, bool) and 1 <= probes <= MOST_PROBES):
         return
-    needed = f" Regression over {probes:,} would need {24 * probes**2 / 2**30:.3g} GiB." if type(probes) is int else ""
-    raise BadQuery(f"probes must be a whole number from 1 to {MOST_PROBES:,}. Got {probes!r}.{needed}")
+    large = type(probes) is int and probes > MOST_PROBES
+    needed = f": regression over so many would need {24 * probes**2 / 2**30:.3g} GiB of memory" if large else ""
+    raise BadQuery(f"probes must be a whole number from 1 to {MOST_PROBES:,}. Got {probes!r}{needed}.")
 
 
 def directions(count: int, d: int, translated: bool, salt: int = 0) -> Floats:

@@ -175,6 +175,16 @@ def test_the_net_covers_every_direction(dimension, sine):
     assert np.max(np.sqrt(1 - np.minimum(nearest, 1) ** 2)) <= sine
 
 
-def test_a_net_too_large_to_ask_is_refused():
+def test_what_would_not_fit_is_refused_with_the_most_that_does(table):
     with pytest.raises(Unsupported, match="directions"):
         direction_net(6, 0.01)
+    with pytest.raises(Unsupported, match="Take at most 50,000 projections"):
+        halfspace_nets(Exact(table), NAMES, dimension=2, projections=10**7)
+    with pytest.raises(BadQuery, match="GiB"):
+        halfspaces(Exact(table), NAMES, probes=10**9)
+    for probes in (0, 1.5, True):
+        with pytest.raises(BadQuery, match="from 1 to 8,000"):
+            halfspaces(Exact(table), NAMES, probes=probes)
+    empty = Table({name: np.zeros(0) for name in NAMES}, Schema({n: Real(-1, 1) for n in NAMES}))
+    with pytest.raises(Unsupported, match="has 0"):
+        halfspaces(Exact(empty), NAMES)
