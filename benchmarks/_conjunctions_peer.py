@@ -1,10 +1,10 @@
 """SmartNoise's synthesizers on the benchmark's tables; run by the Python that ``DODONA_PEER_PYTHON`` names.
 
-``_conjunctions_peer.py FOLDER DATA KIND EPSILON SECONDS``: DATA adult or adult_bin16, delta 1e-9, KIND mst, aim (as
-installed, 3-way workload, its default rounds: 16 a column) or aim-tree. AIM as installed bounds the sizes of the
-cliques it asked for, not of the junction tree they make, which is what its memory and time grow with; aim-tree bounds
-the tree, as McKenna, Mullins, Sheldon and Miklau (2022) do. After SECONDS of cpu AIM is stopped at the end of a round
-and judged by the model it has by then. Prints a line a round, and one JSON object last: errors as in
+``_conjunctions_peer.py FOLDER DATA KIND EPSILON SECONDS [ROUNDS]``: DATA adult or adult_bin16, delta 1e-9, KIND mst,
+aim (as installed, 3-way workload, its default rounds unless stated: 16 a column) or aim-tree. AIM as installed bounds
+the sizes of the cliques it asked for, not of the junction tree they make, which is what its memory and time grow with;
+aim-tree bounds the tree, as McKenna, Mullins, Sheldon and Miklau (2022) do. After SECONDS of cpu AIM is stopped at the
+end of a round and judged by the model it has by then. Prints a line a round, and one JSON object last: errors as in
 ``conjunctions.py``, of ten times as many rows as there are (``model``) and of as many (``table``).
 """
 
@@ -68,7 +68,7 @@ def draw(maker, rows, columns):
     return made.df[[f"col{i}" for i in range(columns)]].to_numpy().astype(int)
 
 
-def main(folder, data, kind, epsilon, seconds):
+def main(folder, data, kind, epsilon, seconds, rounds=None):
     """Fit, draw, measure."""
     frame = pd.read_csv(Path(folder) / f"{data}.csv").astype(int)
     known = Path(folder) / f"{data}-domain.json"
@@ -82,7 +82,7 @@ def main(folder, data, kind, epsilon, seconds):
 
         aim.hypothetical_model_size = junction_tree.hypothetical_model_size
     aim.AIMSynthesizer._worst_approximated = watched(float(seconds), started, seen)
-    settings = {} if kind == "mst" else {"degree": 3}
+    settings = {} if kind == "mst" else {"degree": 3, "rounds": rounds and int(rounds)}
     maker = Synthesizer.create(kind.partition("-")[0], epsilon=float(epsilon), delta=1e-9, **settings)
     ended = True
     try:

@@ -1,9 +1,9 @@
 """Conjunctions published: error over all of width <= 3 on 16 bits of Adult, total variation on Adult, many columns.
 
 ``DODONA_DATA`` names the folder with the data sets. ``DODONA_PEER_PYTHON`` names a Python that has
-``smartnoise-synth``: MST and AIM then run beside ours (``_conjunctions_peer.py``), AIM at its default rounds and for at
-most ``DODONA_PEER_SECONDS`` of cpu (2,400 unless stated); without it they are left out. ``DODONA_PARTS`` names the
-parts to run, with commas; all of them unless stated.
+``smartnoise-synth``: MST and AIM then run beside ours (``_conjunctions_peer.py``), AIM at its default rounds (or
+``DODONA_PEER_ROUNDS``) and for at most ``DODONA_PEER_SECONDS`` of cpu (2,400 unless stated); without it they are left
+out. ``DODONA_PARTS`` names the parts to run, with commas; all of them unless stated.
 
 How to read the figures: rounds, sizes of marginals, the tightness of the fit and the rules of prediction were chosen by
 looking at the true error on ``adult_bin16`` (some 45 settings), so its figures are those of the data they were tuned
@@ -168,14 +168,16 @@ def _compared(case: str, data: str, kind: str, ours: float, spent: float, what: 
         print(f"  {kind} left out: DODONA_PEER_PYTHON is not set")
         return []
     script = str(Path(__file__).with_name("_conjunctions_peer.py"))
-    call = [python, script, str(DATA), data, kind, "1.0", seconds]
+    rounds = [os.environ["DODONA_PEER_ROUNDS"]] if "DODONA_PEER_ROUNDS" in os.environ else []
+    call = [python, script, str(DATA), data, kind, "1.0", seconds, *rounds]
     done = subprocess.run(call, capture_output=True, text=True, check=False)
     if done.returncode:
         print(f"  {kind}: failed")
         return []
     found = json.loads(done.stdout.strip().splitlines()[-1])
     theirs = float(found["model"]["tv"]["3"] if what == "tv" else found["model"]["mean"])
-    ended = "" if found["ended"] else f", stopped after {found['rounds']} rounds"
+    ended = f" ({found['rounds']} rounds)" if found["ended"] and found["rounds"] else ""
+    ended = ended if found["ended"] else f", stopped after {found['rounds']} rounds"
     print(f"  {kind}{ended}: {theirs:.5f} in {found['cpu']:.0f} cpu s; ours {ours:.5f} in {spent:.0f}; {found}")
     name = f"{case}, against {kind}{ended}"
     error = {"case": f"{name}, {'3-way total variation' if what == 'tv' else 'mean error'}", "ours": ours}

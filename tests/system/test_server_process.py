@@ -123,6 +123,13 @@ def test_many_clients_of_two_processes_spend_exactly_the_budget(folder):
         assert 30 * each == ledger.verify().spent <= ledger.genesis.budget.capacity
 
 
+def _wait_for_more(answers):
+    before, deadline = len(answers), time.monotonic() + 120
+    while len(answers) == before:
+        assert time.monotonic() < deadline, "a server that is up does not answer"
+        time.sleep(0.005)
+
+
 @pytest.mark.parametrize("kills", [4, pytest.param(40, marks=pytest.mark.slow)])
 def test_killed_at_any_moment_nothing_is_overspent_and_no_answer_lacks_its_charge(folder, kills):
     """kill -9 while clients ask and retry by name; every answer that arrived is in the ledger, word for word."""
@@ -149,11 +156,13 @@ def test_killed_at_any_moment_nothing_is_overspent_and_no_answer_lacks_its_charg
     for thread in threads:
         thread.start()
     rng = np.random.default_rng(kills)
-    for _ in range(kills):
-        time.sleep(float(rng.uniform(0.2, 0.8)))
+    for number in range(kills):
+        if number % 2:  # every other server lives until it has answered, however busy the machine is
+            _wait_for_more(answers)
+        time.sleep(float(rng.uniform(0, 0.6)))
         server.kill()
         server = Process(folder, [survey], port=port)
-    time.sleep(0.5)
+    _wait_for_more(answers)
     stop.set()
     for thread in threads:
         thread.join(60)
@@ -164,13 +173,14 @@ def test_killed_at_any_moment_nothing_is_overspent_and_no_answer_lacks_its_charg
         charges = {}
         for start in range(1, verified.entries + 1, 1000):
             charges |= {e.request_id: e for e in ledger.entries(start, 1000) if e.kind == "charge"}
-        assert len(answers) > kills
+        assert len(answers) > kills // 2
         for (number, turn), answer in answers.items():
             entry = charges[f"{number}/{turn}"]
             assert entry.analyst == f"analyst {number}"
             assert ledger.answer(entry.seq) == answer.to_json()
         assert set(charges) >= {f"{number}/{turn}" for number, turn in answers}
         assert len(lost) <= 4 * kills
+    print(f"M8: {kills} kills of a server, {len(answers)} answers, {len(lost)} charged without one; 0 overspent")
 
 
 def test_told_to_stop_it_finishes_what_is_at_work(folder):

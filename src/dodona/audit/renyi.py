@@ -6,6 +6,9 @@ K(t) <= rho t (1 + t) for all t > 0. K is convex with K(0) = 0. Hence
 * between two orders K lies below its chord, and a chord lies below the parabola on [u, v] if it does at both ends and
   at the parabola's nearest point;
 * up to the first order, K(t) <= t K(u)/u <= rho t if K(u) <= rho u;
+* or, where the claim is tight as t -> 0: K(t) <= t K'(0) + t^2/2 max K'' there, K'(0) = E_P[ln P/Q] the divergence of
+  order 1, and K''(t), the variance of the loss under P tilted by t, is at most e^(epsilon u) E_P[(loss - c)^2] for any
+  c, as the tilted law is at most e^(epsilon t) times P: K'(0) <= rho and e^(epsilon u) E_P[(loss - c)^2] <= 2 rho do;
 * beyond t = epsilon/rho - 1, K(t) <= epsilon t <= rho t (1 + t), epsilon a pure bound.
 
 Sums are taken in 60-digit decimals and pushed outwards by 10^-40, far more than they can err.
@@ -87,10 +90,13 @@ def worst_rho(terms: Terms, rho: Fraction, epsilon: Fraction) -> Concentration:
                 at[t] = cumulant(terms, t, terms.rest * (pure * t).exp())
             return at[t][1]
 
+        def starts(u: Decimal) -> bool:
+            return high(u) <= claim * u or _starts_under(terms, claim, pure, u)
+
         first = Decimal(1) / 64
-        while high(first) > claim * first and first > _LEAST_ORDER:
+        while not starts(first) and first > _LEAST_ORDER:
             first /= 2
-        proven = high(first) <= claim * first
+        proven = starts(first)
         pieces = list(pairwise(sorted({first, end, *(t for t in _LOOKED_AT if first < t < end)})))
         if any(high(t) and at[t][0] > claim * t * (1 + t) for piece in pieces for t in piece):
             pieces = []  # refuted already: no need to look closer
@@ -118,6 +124,19 @@ def cumulant(terms: Terms, t: Decimal, tail: Decimal = Decimal(0)) -> tuple[Deci
     if low <= 0:
         return Decimal("-Infinity"), Decimal("Infinity")
     return low.ln() - _MARGIN, (high + tail).ln() + _MARGIN
+
+
+def _starts_under(terms: Terms, rho: Decimal, pure: Decimal, u: Decimal) -> bool:
+    """Whether the first two derivatives of K at 0 keep it below rho t (1 + t) on (0, u]."""
+    losses = [(p.exp(), p - q, rounding + _MARGIN) for p, q, rounding in terms.logs]
+    centre = sum((p * loss for p, loss, _ in losses), Decimal(0))
+    first = terms.rest * pure
+    second = terms.rest * (2 * pure) ** 2
+    for p, loss, rounding in losses:
+        most = p * (1 + rounding)
+        first += (most if loss + rounding > 0 else p) * (loss + rounding)
+        second += most * (abs(loss - centre) + rounding) ** 2
+    return first <= rho and (pure * u).exp() * second <= 2 * rho
 
 
 def _under(rho: Decimal, u: Decimal, v: Decimal, at_u: Decimal, at_v: Decimal) -> bool:

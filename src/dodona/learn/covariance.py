@@ -32,6 +32,7 @@ CLEAR = 0.005  # noise below this part of a box's variance: nothing is gained by
 LADDER_SHARE = Fraction(4, 100)
 MEAN_PERCENTS = (8, 12, 17, 25)  # shares for the mean, tried in order
 COARSE = Fraction(2, 5)  # of what is left for products: to a first look, where a second one follows
+PAR = 1.0  # where directions are wanted, a unit of variance cut off weighs what a unit of noise does
 REACH = 0.95  # projections are declared to lie where this share of the rows does
 
 
@@ -53,14 +54,16 @@ class Covariance:
 
 def covariance_of(oracle: Oracle, task: Task) -> Covariance:
     """Mean and covariance of the task's features in one common unit, for its share of the budget."""
-    return covariance_in(oracle, alike(task.features), task.rows, task.share)
+    return covariance_in(oracle, alike(task.features), task.rows, task.share, PAR)
 
 
-def covariance_in(oracle: Oracle, features: tuple[Feature, ...], rows: int, share: Fraction) -> Covariance:
-    """The same for features in whatever units they have."""
+def covariance_in(
+    oracle: Oracle, features: tuple[Feature, ...], rows: int, share: Fraction, loss: float = FINE_LOSS
+) -> Covariance:
+    """The same for features in whatever units they have; ``loss``: what variance cut off weighs in a second look."""
     if predicted_edge(oracle, features, rows, share) <= CLEAR * _box_variance(features):
         return _at_once(oracle, features, rows, share)
-    return _in_ball(oracle, features, rows, share)
+    return _in_ball(oracle, features, rows, share, loss)
 
 
 def predicted_edge(oracle: Oracle, features: Sequence[Feature], rows: int, share: Fraction) -> float:
@@ -98,7 +101,7 @@ def _at_once(oracle: Oracle, features: tuple[Feature, ...], rows: int, share: Fr
     return _described(moved(features, np.clip(mean, low, high)), Moments(matrix, spread), None, 1.0)
 
 
-def _in_ball(oracle: Oracle, features: tuple[Feature, ...], rows: int, share: Fraction) -> Covariance:
+def _in_ball(oracle: Oracle, features: tuple[Feature, ...], rows: int, share: Fraction, loss: float) -> Covariance:
     location, spent = first_mean(oracle, features, rows, share)
     ladder_share = share * LADDER_SHARE
     left = share - spent - ladder_share
@@ -113,7 +116,7 @@ def _in_ball(oracle: Oracle, features: tuple[Feature, ...], rows: int, share: Fr
         return _described(around, moments, ladder.radius(REACH), inflation(ladder, radius))
     seen = second_moments(oracle, exprs, rows, coarse, radius).scaled(inflation(ladder, radius))
     furthest = box_squared(around)
-    moments = refined(oracle, exprs, furthest, rows, seen, ladder_share, left - coarse - ladder_share)
+    moments = refined(oracle, exprs, furthest, rows, seen, ladder_share, left - coarse - ladder_share, loss)
     return _described(around, moments, ladder.radius(REACH), 1.0)
 
 

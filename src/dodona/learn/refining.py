@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dodona.learn.ladder import ladder_of
-from dodona.learn.moments import FINE_LOSS, Moments, best_radius, inflation, second_moments
+from dodona.learn.moments import Moments, best_radius, inflation, second_moments
 from dodona.oracle import Oracle
 from dodona.privacy.numbers import Number
 from dodona.query.expr import Call, Expr, Literal
@@ -29,18 +29,26 @@ MOST_TURNED = 64  # a turned coordinate reads all features, so a question has d^
 
 
 def refined(
-    oracle: Oracle, exprs: Sequence[Expr], furthest: float, rows: int, seen: Moments, ladder: Number, share: Number
+    oracle: Oracle,
+    exprs: Sequence[Expr],
+    furthest: float,
+    rows: int,
+    seen: Moments,
+    ladder: Number,
+    share: Number,
+    loss: float,
 ) -> Moments:
     """``seen`` made better by a second question; ``furthest``: the largest squared length of (exprs).
 
-    ``ladder``, ``share``: of the budget, for the lengths of turned rows and for their products.
+    ``ladder``, ``share``: of the budget, for the lengths of turned rows and for their products. ``loss``: what variance
+    cut off by the ball weighs.
     """
     values, basis = np.linalg.eigh(seen.matrix)
     stretch = np.maximum(values, seen.edge / 2) ** -0.25  # no direction is stretched on noise alone
     turn = (basis * stretch) @ basis.T
     turned = tuple(Call("dot", (*exprs, *map(Literal, map(float, row)))) for row in turn)
     lengths = ladder_of(oracle, turned, furthest * float(stretch.max()) ** 2, rows, ladder)
-    radius, _ = best_radius(oracle, turned, rows, share, lengths, FINE_LOSS)
+    radius, _ = best_radius(oracle, turned, rows, share, lengths, loss)
     found = second_moments(oracle, turned, rows, share, radius).scaled(inflation(lengths, radius))
     worth = np.outer(stretch, stretch)
     again = basis.T @ found.matrix @ basis / worth

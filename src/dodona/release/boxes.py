@@ -82,8 +82,8 @@ def layout(
     if cells > MOST_CELLS:
         over = math.ceil(math.log2(cells / MOST_CELLS))
         raise Unsupported(
-            f"these columns have {cells:,} joint cells; their counts would need {cells * 40 / 2**30:.3g} GiB of memory. "
-            f"At most {MOST_CELLS:,} are counted: declare bits=, {over} fewer in all."
+            f"these columns have {cells:,} joint cells; their counts would need {cells * 40 / 2**30:.3g} GiB of "
+            f"memory. At most {MOST_CELLS:,} are counted: declare bits=, {over} fewer in all."
         )
     return axes, _spans(axes)
 

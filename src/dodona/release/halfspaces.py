@@ -97,8 +97,9 @@ def halfspace_nets(
     net = direction_net(dimension, 0.75 * gamma)
     if projections * len(net) > MOST_NET:
         raise Unsupported(
-            f"{projections:,} projections with nets of {len(net):,} directions ask {projections * len(net):,} halfspaces; "
-            f"at most {MOST_NET:,} are asked. Take at most {MOST_NET // len(net):,} projections."
+            f"{projections:,} projections, each with a net of {len(net):,} directions, would ask "
+            f"{projections * len(net):,} halfspaces; at most {MOST_NET:,} are asked. Take at most "
+            f"{MOST_NET // len(net):,} projections."
         )
     rng = np.random.default_rng(_SEED)
     signs = rng.choice([-1.0, 1.0], (projections, d, dimension)) / math.sqrt(dimension)

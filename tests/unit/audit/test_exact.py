@@ -240,6 +240,18 @@ def test_other_broken_copies_are_refuted():
     assert verdicts(steeper) == {("epsilon", VIOLATED), ("rho", VIOLATED)}
 
 
+def test_a_rho_that_is_tight_as_the_order_falls_to_one_is_proved_and_a_hair_less_is_not():
+    """The divergence of order 1 is all of the claim; beyond it the variance of the loss must do."""
+    noise = Stitched(HALF, TWO)
+    assert verdicts(pure_noise_audit("tight", noise, [1], lambda d: noise.cost(d, d * d))) == {
+        ("epsilon", PROVEN),
+        ("rho", PROVEN),
+    }
+    cost = noise.cost(1, 1)
+    less = Cost(cost.epsilon, cost.rho * (1 - F(1, 10**6)))
+    assert ("rho", PROVEN) not in verdicts(pure_noise_audit("less", noise, [1], lambda _: less))
+
+
 def _cube_laws(response):
     return [{r: response.probability(r, v) for r in range(4)} for v in (0, 1)]
 

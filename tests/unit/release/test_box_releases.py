@@ -48,7 +48,7 @@ def test_refusals(table):
         boxes(Exact(table), ["x"])
     with pytest.raises(Unsupported, match=r"Corollary 5\.2"):
         boxes(Exact(table), ["x", "z"])
-    with pytest.raises(Unsupported, match=r"joint cells; .* GiB of memory\. .* 4 fewer in all"):
+    with pytest.raises(Unsupported, match=r"joint cells; .* GiB of memory\. .* 6 fewer in all"):
         boxes(Exact(table), ["x", "z"], bits=20)
     with pytest.raises(BadQuery, match="name each once"):
         boxes(Exact(table), ["x", "X"])

@@ -178,7 +178,7 @@ def test_the_net_covers_every_direction(dimension, sine):
 def test_what_would_not_fit_is_refused_with_the_most_that_does(table):
     with pytest.raises(Unsupported, match="directions"):
         direction_net(6, 0.01)
-    with pytest.raises(Unsupported, match="Take at most 50,000 projections"):
+    with pytest.raises(Unsupported, match="Take at most 25,000 projections"):
         halfspace_nets(Exact(table), NAMES, dimension=2, projections=10**7)
     with pytest.raises(BadQuery, match="GiB"):
         halfspaces(Exact(table), NAMES, probes=10**9)

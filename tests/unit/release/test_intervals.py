@@ -119,8 +119,10 @@ def test_bits_must_be_sensible(bits):
 
 
 def test_too_much_precision_says_how_much_memory():
-    with pytest.raises(Unsupported, match="GiB"):
-        intervals(Exact(people()), "height", bits=40)
+    for bits in (40, 10**9):
+        with pytest.raises(Unsupported, match=r"GiB.*bits=24 or fewer"):
+            intervals(Exact(people()), "height", bits=bits)
+    assert "512 cells" in intervals(Exact(people()), "age", bits=10**9).header.about
 
 
 def test_other_columns_and_other_methods_are_refused_before_anything_is_spent():
