@@ -19,6 +19,8 @@ from dodona.audit.parity_separation import half_replaced, parity_gap, parseval_b
 from dodona.bounds.blr import chain_probability
 
 BLUE, ORANGE, GREEN = "#0072b2", "#d55e00", "#009e73"  # told apart without colour vision too
+HELD = "held out "
+OWN = ("blr-", "ranges-errors")
 FOLDER = Path(__file__).resolve().parents[1] / "docs" / "figures"
 
 
@@ -85,7 +87,7 @@ def errors(kept: Path) -> None:
     rows = {row["case"]: row for row in json.loads(kept.read_text(encoding="utf-8"))["rows"]}
     pairs = [case.split(", ")[:2] for case in rows if case.endswith(", of 0.9 OpenDP")]
     epsilons = list(dict.fromkeys(epsilon for _, epsilon in pairs))
-    figure, panels = plt.subplots(len(epsilons), 1, figsize=(7.6, 6.4), sharex=True, layout="constrained")
+    figure, panels = plt.subplots(len(epsilons), 1, figsize=(8.4, 6.4), sharex=True, layout="constrained")
     for axes, epsilon in zip(panels, epsilons, strict=True):
         names = [name for name, own in pairs if own == epsilon]
         theirs = np.array([rows[f"{name}, {epsilon}, of 0.9 OpenDP"]["target"] / AT_MOST for name in names])
@@ -99,10 +101,12 @@ def errors(kept: Path) -> None:
         for place, ((label, colour), found) in enumerate(bars.items()):
             axes.bar(np.arange(len(names)) + 0.27 * (place - 1), found / theirs, 0.25, color=colour, label=label)
         axes.axhline(1, color="black", lw=1)
-        axes.set_xticks(range(len(names)), names, fontsize=8)
+        shown = [f"{name.removeprefix(HELD)}*" if name.startswith(HELD) else name for name in names]
+        axes.set_xticks(range(len(names)), shown, fontsize=8)
         axes.set_title(epsilon, fontsize=9, loc="left")
         axes.spines[["top", "right"]].set_visible(False)
-    panels[1].set_ylabel("mean error of a range, as a part of OpenDP's consistent 16-ary tree")
+    panels[1].set_ylabel("mean error of a range (OpenDP's consistent 16-ary tree: 1)")
+    panels[-1].set_xlabel("* held out: no constant was tuned on it", fontsize=8)
     handles, labels = panels[0].get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside upper center", ncols=3, fontsize=8, frameon=False)
     _kept(figure, "ranges-errors.png")
@@ -119,7 +123,7 @@ def main() -> list[dict[str, Any]]:
         errors(kept)
     else:
         print("no run of ranges is kept: run it first for ranges-errors.png", file=sys.stderr)
-    print(f"drawn into {FOLDER}")
+    print("drawn: " + ", ".join(sorted(file.name for file in FOLDER.glob("*.png") if file.name.startswith(OWN))))
     return []
 
 
