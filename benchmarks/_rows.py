@@ -90,14 +90,10 @@ def times_better(row: Row, other: str) -> float:
     return ours / theirs if theirs > 0 else math.inf
 
 
-MOST_DRAWN = 80
-"""More rows make a picture that no page shows whole: such a benchmark draws its own."""
-
-
 def draw(result: dict[str, Any], folder: Path) -> str | None:
-    """Every row that has a target or a peer, as how many times better ours is; the picture's name, or None for none or very many."""
+    """Every row that has a target or a peer, as how many times better ours is; the picture's name, or None."""
     rows = [row for row in result["rows"] if _points(row)]
-    if not 1 <= len(rows) <= MOST_DRAWN:
+    if not rows:
         return None
     from matplotlib.figure import Figure
 

@@ -26,6 +26,7 @@ from dodona.query.statistic import (
     PrefixRoots,
     Products,
     Query,
+    RangeRoots,
     Stack,
     Value,
     as_query,
@@ -149,6 +150,7 @@ PROCEDURE = ParityProcedure((X, ONE), X, 2, 3, 4, 5)
     [
         Products((X, Column("f")), ONE, 2),
         PrefixRoots(Column("n")),
+        RangeRoots(Column("n")),
         Nearest(Features((X,), 2.0), ((1.0,),), Value(ONE)),
         Outer(Features((X,), 1.0)),
     ],
@@ -174,6 +176,8 @@ def test_a_procedure_there_and_back() -> None:
     ("data", "says"),
     [
         ({"nearest": {"features": {"exprs": [], "radius": 1}, "centres": [1], "of": {}}}, "a query must be"),
+        ({"range_roots": X.to_json(), "more": 1}, "a query must be"),
+        ({}, "a query must be"),
         ({"features": {"exprs": []}}, "features must be"),
         ({"features": {"exprs": [X.to_json()], "radius": True}}, "finite number"),
         ({"outer": {"exprs": [X.to_json()], "radius": 1e301}}, "finite number"),
