@@ -37,7 +37,10 @@ QUERIES: dict[str, Query] = {
         tuple(Value(as_expr(f"CASE WHEN a > {t} AND n < {30 * t} THEN m ELSE b END")) for t in (-0.5, 0, 0.5))
     ),
     "defaults": Stack(
-        tuple(Value(as_expr(t)) for t in ("COALESCE(a, b)", "COALESCE(n, m)", "COALESCE(a / m, b)", "LEAST(GREATEST(1 / n, -5), 5)"))
+        tuple(
+            Value(as_expr(text))
+            for text in ("COALESCE(a, b)", "COALESCE(n, m)", "COALESCE(a / m, b)", "LEAST(GREATEST(1 / n, -5), 5)")
+        )
     ),
 }
 
