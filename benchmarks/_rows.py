@@ -90,11 +90,20 @@ def times_better(row: Row, other: str) -> float:
     return ours / theirs if theirs > 0 else math.inf
 
 
+MOST_DRAWN = 48  # rows of a picture: more of them no screen shows whole
+
+
 def draw(result: dict[str, Any], folder: Path) -> str | None:
-    """Every row that has a target or a peer, as how many times better ours is; the picture's name, or None."""
-    rows = [row for row in result["rows"] if _points(row)]
-    if not rows:
+    """Every row that has a target or a peer, as how many times better ours is; the picture's name, or None.
+
+    Of very many rows those are drawn that come out worst, in their order.
+    """
+    found = [row for row in result["rows"] if _points(row)]
+    if not found:
         return None
+    worst = sorted(range(len(found)), key=lambda i: min(_points(found[i]).values()))[:MOST_DRAWN]
+    rows = [found[i] for i in sorted(worst)]
+    title = result["name"] if len(rows) == len(found) else f"{result['name']}: the {len(rows)} hardest of {len(found)}"
     from matplotlib.figure import Figure
 
     labels = [textwrap.fill(row["case"], 46) for row in rows]
@@ -112,7 +121,7 @@ def draw(result: dict[str, Any], folder: Path) -> str | None:
             axes.scatter([], [], c=legend, marker=marker, edgecolors="black", label=f"than the {other}")
     axes.axvline(1, color="black", linewidth=1)
     axes.set_yticks(heights, labels, fontsize=8)
-    axes.set(xscale="log", xlabel="times better (right of the line: ours is better)", title=result["name"])
+    axes.set(xscale="log", xlabel="times better (right of the line: ours is better)", title=title)
     _plain_ticks(axes)
     axes.set_ylim(max(heights) + 1, min(heights) - 1)
     axes.grid(axis="both", alpha=0.25)
