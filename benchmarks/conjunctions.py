@@ -176,7 +176,8 @@ def _compared(case: str, data: str, kind: str, ours: float, spent: float, what: 
         return []
     found = json.loads(done.stdout.strip().splitlines()[-1])
     theirs = float(found["model"]["tv"]["3"] if what == "tv" else found["model"]["mean"])
-    ended = f" ({found['rounds']} rounds)" if found["ended"] and found["rounds"] else ""
+    stated = f"{rounds[0]} rounds stated, " if rounds else ""
+    ended = f" ({stated}ended after {found['rounds']})" if found["ended"] and found["rounds"] else ""
     ended = ended if found["ended"] else f", stopped after {found['rounds']} rounds"
     print(f"  {kind}{ended}: {theirs:.5f} in {found['cpu']:.0f} cpu s; ours {ours:.5f} in {spent:.0f}; {found}")
     name = f"{case}, against {kind}{ended}"
