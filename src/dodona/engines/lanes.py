@@ -8,7 +8,7 @@ operation to the next stays in the cache. The values are those of the kernels, t
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -16,12 +16,17 @@ from numpy.typing import NDArray
 
 from dodona.engines.kernels import Vector
 from dodona.engines.ranges import NEVER, Range, range_of
-from dodona.query.program import Program, Step
+from dodona.query.program import BOOLEAN_OPS, Program, Step
 
 ALONE = frozenset({"bucket", "dot", "nearest"})  # their constants are lists, their arguments many
 CACHE = 1 << 22  # bytes that the widest group may take
-CALL, CELL = 2e-6, 4e-10  # seconds, about: what an operation costs by itself, and each number it makes
-MOST_ROWS, FEWEST_ROWS = 1 << 14, 64
+FRESH = 1 << 19  # and one that needs new memory each time: larger pieces of it are handed back, and fetched anew
+CALL, CELL = 8e-6, 4e-10  # seconds, about: what an operation costs by itself, and each number it makes
+MOST_ROWS, FEWEST_ROWS = 1 << 16, 64
+WORTH_A_THREAD = 1 << 17  # numbers that a call makes on average: with fewer, threads wait for Python's lock
+
+# Written into buffers (``pieces.py``), or not written at all; truths take an eighth of the room of numbers.
+_HELD = frozenset({"column", "const", "add", "sub", "mul", "neg", "abs", "coalesce", "grid"})
 
 Rows = NDArray[Any] | tuple[NDArray[Any], ...]
 """Vectors of one length: as the matrix that they lie in, or each by itself."""
@@ -61,8 +66,8 @@ class Group:
     finite: bool
     inside: bool
     columns: Sides | None
-    last: tuple[int, ...] = ()
-    ending: tuple[int, ...] = ()
+    last: tuple[int, ...]
+    ending: tuple[int, ...]
 
 
 class Lanes:
@@ -75,45 +80,38 @@ class Lanes:
         self._at: dict[int, tuple[int, int]] = {}  # step -> its group and its row there
         members = _alike(steps, _needed(program), finite, marked, self._at)
         kept = {self._at[root][0] for root in program.roots()}
-        groups = [self._group([steps[step] for step in own], columns, ranges, finite) for own in members]
-        self.groups = _with_last(groups, kept)
-
-    def _group(
-        self,
-        steps: Sequence[Step],
-        columns: Mapping[str, Vector],
-        ranges: Sequence[Range],
-        finite: set[int],
-    ) -> Group:
-        """Of alike steps."""
-        op, args, constants = steps[0].op, steps[0].args, steps[0].constants
-        return Group(
-            op,
-            len(steps),
-            tuple(self.pick([step.args[k] for step in steps]) for k in range(len(args))),
-            _constants(steps),
-            null=op == "const" and constants[0] is None,
-            finite=bool(args) and args[0] in finite,
-            inside=op == "grid" and all(_inside(step, ranges) for step in steps),
-            columns=_sides([columns[step.constants[0]] for step in steps]) if op == "column" else None,
-        )
+        picks = [
+            tuple(self.pick([steps[step].args[k] for step in own]) for k in range(len(steps[own[0]].args)))
+            for own in members
+        ]
+        ends = _ends(picks, [len(own) for own in members], kept)
+        self.groups = [
+            _group([steps[step] for step in own], picked, columns, ranges, finite, *ended)
+            for own, picked, ended in zip(members, picks, ends, strict=True)
+        ]
 
     def rows(self, most: int, totals: int = 1) -> int:
         """How many rows a piece should have, ``most`` at most.
 
         So few that the widest group stays in the cache, unless calls, and adding a piece's ``totals`` to the others,
-        would cost more than a fifth of what its cells do.
+        would cost more than a fifth of what its cells do; but no group is so large that its memory is not used again.
         """
         cells = max(1, sum(group.size for group in self.groups))
         widest = max((group.size for group in self.groups), default=1)
+        fresh = max((g.size / (8 if g.op in BOOLEAN_OPS else 1) for g in self.groups if g.op not in _HELD), default=0.0)
         busy = 5 * (len(self.groups) * CALL + totals * CELL) / (cells * CELL)
-        return max(1, min(max(FEWEST_ROWS, int(busy), CACHE // (8 * widest)), MOST_ROWS, most))
+        wanted = max(FEWEST_ROWS, int(busy), CACHE // (8 * widest))
+        return max(1, min(wanted, int(FRESH / (8 * max(fresh, 1.0))), MOST_ROWS, most))
+
+    def spread(self, rows: int) -> bool:
+        """Whether pieces of so many rows are worth several threads."""
+        return rows * sum(group.size for group in self.groups) >= WORTH_A_THREAD * len(self.groups)
 
     def pick(self, steps: Sequence[int]) -> Pick:
         """Where these steps stand, which are of one group: one row if they are all the same."""
-        groups, places = zip(*(self._at[step] for step in steps), strict=True)
-        assert len(set(groups)) == 1
-        return Pick(groups[0], _places(places))
+        found = [self._at[step] for step in steps]
+        assert all(group == found[0][0] for group, _ in found)
+        return Pick(found[0][0], _places([place for _, place in found]))
 
     def together(self, steps: Sequence[int]) -> Pick | None:
         """The rows of these steps in one group, in order, if they are so."""
@@ -190,9 +188,10 @@ def _alike(
 
 def _places(places: Sequence[int]) -> Places:
     """One row if all are the same; evenly spaced rows as a slice, which copies nothing."""
-    first, step = places[0], places[1] - places[0] if len(places) > 1 else 1
-    if len(set(places)) == 1:
+    first = places[0]
+    if len(places) == 1 or len(set(places)) == 1:
         return slice(first, first + 1, 1)
+    step = places[1] - first
     if step > 0 and list(places) == list(range(first, first + step * len(places), step)):
         return slice(first, places[-1] + 1, step)
     return np.array(places, dtype=np.intp)
@@ -210,18 +209,44 @@ def _constants(steps: Sequence[Step]) -> tuple[Any, ...]:
     return tuple(np.array(each)[:, None] for each in zip(*(step.constants for step in steps), strict=True))
 
 
-def _with_last(groups: Sequence[Group], kept: set[int]) -> list[Group]:
-    """The groups, each knowing which others end with it."""
-    last = {pick.group: number for number, group in enumerate(groups) for pick in group.args}
-    ends: dict[int, list[int]] = {}
+def _group(
+    steps: Sequence[Step],
+    args: tuple[Pick, ...],
+    columns: Mapping[str, Vector],
+    ranges: Sequence[Range],
+    finite: set[int],
+    last: tuple[int, ...],
+    ending: tuple[int, ...],
+) -> Group:
+    """Of alike steps that read ``args``."""
+    first = steps[0]
+    return Group(
+        first.op,
+        len(steps),
+        args,
+        _constants(steps),
+        null=first.op == "const" and first.constants[0] is None,
+        finite=bool(args) and first.args[0] in finite,
+        inside=first.op == "grid" and all(_inside(step, ranges) for step in steps),
+        columns=_sides([columns[step.constants[0]] for step in steps]) if first.op == "column" else None,
+        last=last,
+        ending=ending,
+    )
+
+
+def _ends(
+    picks: Sequence[tuple[Pick, ...]], sizes: Sequence[int], kept: set[int]
+) -> list[tuple[tuple[int, ...], tuple[int, ...]]]:
+    """For each group, the others that are not needed after it, and those of them that it reads whole."""
+    last = {pick.group: number for number, own in enumerate(picks) for pick in own}
+    ended: list[list[int]] = [[] for _ in picks]
     for number, end in last.items():
         if number not in kept:
-            ends.setdefault(end, []).append(number)
+            ended[end].append(number)
     found = []
-    for number, group in enumerate(groups):
-        own = tuple(ends.get(number, ()))
-        apart = {pick.group for pick in group.args if not _whole(pick.places, group.size)}
-        found.append(replace(group, last=own, ending=tuple(other for other in own if other not in apart)))
+    for own, others, size in zip(picks, ended, sizes, strict=True):
+        apart = {pick.group for pick in own if not _whole(pick.places, size)}
+        found.append((tuple(others), tuple(other for other in others if other not in apart)))
     return found
 
 

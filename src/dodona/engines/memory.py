@@ -66,7 +66,8 @@ class MemoryEngine:
             return found
 
         blas = any(block.gram for block in program.blocks) or any(step.op == "nearest" for step in program.steps)
-        for found in divided(add, starts, 1 if lattices else self._threads, blas):
+        alone = lattices or not lanes.spread(height)
+        for found in divided(add, starts, 1 if alone else self._threads, blas):
             for index, more in enumerate(found):
                 sums[index] += more
         for index, lattice in lattices.items():
