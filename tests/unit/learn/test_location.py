@@ -130,7 +130,7 @@ def test_a_second_look_without_noise_changes_nothing() -> None:
     exprs = tuple(feature.expr for feature in features(table))
     true = rows.T @ rows / len(rows)
     seen = Moments(true + 1e-3, 1e-3)
-    again = refined(Exact(table), exprs, 8.0, len(rows), seen, 1, 1)
+    again = refined(Exact(table), exprs, 8.0, len(rows), seen, 1, 1, 1.0)
     np.testing.assert_allclose(again.matrix, true, atol=1e-4)
 
 
