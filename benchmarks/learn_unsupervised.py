@@ -214,7 +214,8 @@ def figure(
 ) -> Row:
     """Ours, the peer's and the target, printed and as a row."""
     beside = "" if theirs is None else f"diffprivlib: no answer in {PATIENCE} s"
-    row: Row = {"case": f"{name}, epsilon {epsilon:g}, {what}", "ours": _median(ours), "better": better, "runs": len(ours)}
+    row: Row = {"case": f"{name}, epsilon {epsilon:g}, {what}", "ours": _median(ours), "better": better}
+    row["runs"] = len(ours)
     if theirs:
         beside = f"diffprivlib {_median(theirs):8.4f}"
         row |= {"peer": _median(theirs), "peer name": PEER_NAME}
