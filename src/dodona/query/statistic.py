@@ -286,8 +286,7 @@ def query_from_json(data: Any, depth: int = 0) -> Query:
         pass
     raise BadQuery(
         "a query must be a value, stack, gate, partition, features, outer, nearest, products, prefix_roots or "
-        "range_roots, as "
-        "to_json writes them."
+        "range_roots, as to_json writes them."
     )
 
 

@@ -36,13 +36,16 @@ def test_the_whole_budget_is_enough(name: str, kind: str, amount: str) -> None:
     budget: Any = Budget(**{kind: amount})
     held = curator(budget)
     RELEASES[name](held, {kind: amount})
+    assert 0 <= held.left < 0.05 * float(amount)
 
 
 @pytest.mark.parametrize("epsilon", ["0.454", "0.522", "0.581", "1.14"])  # budgets whose parts the ledger rounds up
 @pytest.mark.parametrize("name", RELEASES)
 def test_the_rho_of_a_budget_is_enough(name: str, epsilon: str) -> None:
     budget = Budget(epsilon=epsilon, delta="1e-6")
-    RELEASES[name](curator(budget), {"rho": budget.rho})
+    held = curator(budget)
+    RELEASES[name](held, {"rho": budget.rho})
+    assert 0 <= held.left < 0.05 * float(budget.rho)
 
 
 @pytest.mark.parametrize("fractions", [[1 / 3] * 3, [0.1] * 10, [0.07, 0.33, 0.6], [Fraction(1, 7)] * 7])
