@@ -124,8 +124,8 @@ def ranges(module: Any) -> None:
     module.RANGES = 200
     counts = np.random.default_rng(0).integers(0, 20, 4096)
     table = module.counted_table(Schema({"x": Integer(0, 4095)}), {"x": np.arange(4096.0)}, counts)
-    errors, offer = module.ours(table, Budget(epsilon=1), counts, module.random_ranges(4096))
-    print(errors, offer.name)
+    errors, chosen = module.ours(table, Budget(epsilon=1), counts, module.random_ranges(4096))
+    print(errors, chosen)
 
 
 def reconstruction(module: Any) -> None:

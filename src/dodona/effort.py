@@ -28,6 +28,11 @@ class Effort:
     amount: Fraction
     confidence: float
 
+    @property
+    def whole(self) -> bool:
+        """Whether it is all of the budget."""
+        return self.kind == "share" and self.amount == 1
+
     @staticmethod
     def none() -> Effort:
         """For oracles that add no noise."""

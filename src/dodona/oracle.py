@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from copy import copy
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -84,6 +85,14 @@ class Oracle(ABC):
             "local or statistical-query learner finds parities from fewer than exponentially many rows or questions "
             "(Kasiviswanathan et al. 2011, Corollary 5.15). Run it on a Curator, a server trusted with the rows."
         )
+
+    def purely(self) -> Oracle | None:
+        """Its whole promise as one budget of pure epsilon, where that is another way to spend all of it: None here.
+
+        For algorithms of several questions that may spend everything (``share=1``) and plan both ways; one question
+        chooses the better noise by itself.
+        """
+        return None
 
     def effort(
         self,
@@ -211,6 +220,15 @@ class Front(Oracle):
 
     def __init__(self, behind: Oracle) -> None:
         self._behind = behind
+
+    def purely(self) -> Oracle | None:
+        """The same in front of what the oracle behind gives."""
+        pure = self._behind.purely()
+        if pure is None:
+            return None
+        front = copy(self)
+        front._behind = pure
+        return front
 
     @property
     def name(self) -> str:

@@ -109,7 +109,7 @@ def canary(
     sides: list[list[list[float]]] = []
     outcomes: list[list[str]] = []
     charged = 0
-    suspicion = Suspicion(one, other, curator(one, budget))
+    suspicion = Suspicion(one, other)
     for table in (one, other):
         scored, told = [], []
         for _ in range(runs):
@@ -122,11 +122,15 @@ def canary(
         outcomes.append(told)
     attack, rates = _tested([np.array(side) for side in sides], outcomes, budget, confidence)
     epsilon, delta = (float(x) for x in budget.guarantee(charged))
-    bound = rates.epsilon() if budget.unit == "epsilon" else rates.rho()
+    unit, claimed = budget.unit, float(budget.amount(charged))
+    bound = rates.epsilon() if unit == "epsilon" else rates.rho()
+    if budget.pure_whole is not None and charged == budget.capacity:
+        # All of it may have been spent purely, which keeps (epsilon, delta) and no rho.
+        unit, claimed, bound = "epsilon", float(budget.pure_whole), rates.epsilon(delta)
     return CanaryAudit(
         name,
-        budget.unit,
-        float(budget.amount(charged)),
+        unit,
+        claimed,
         bound,
         rates.epsilon(delta),
         epsilon,

@@ -92,7 +92,7 @@ def _moved(one: WatchedCurator, other: WatchedCurator, unit: str) -> Fraction:
     """The loss of what both released: the same questions, so the same noise, and totals that differ by the rows."""
     total = F(0)
     for a, b in zip(one.seen, other.seen, strict=True):
-        stake = Suspicion(one._table, other._table, one).stake(a.request)
+        stake = Suspicion(one._table, other._table).stake(a)
         first, second = (_steps(seen, stake.plan.units) for seen in (a, b))
         released = type(stake)(stake.plan, first, first - second, stake.laws)
         total += released.worst(unit)
@@ -103,6 +103,23 @@ def _steps(seen: Seen, units: Any) -> Any:
     assert isinstance(seen.result, Answer)
     flat = np.ravel(np.asarray(seen.result.total, dtype=np.float64)) / units
     return np.array([int(value) for value in np.rint(flat)], dtype=object)
+
+
+def whole_path(path: Path) -> list[ExactAudit]:
+    """All of an (epsilon, delta) budget spent purely: charged in full, it must lose no more than its epsilon.
+
+    Judged in pure epsilon, question by question as ``questions_path``, whatever the ledger counts in; where less than
+    the whole was charged nothing is claimed, since another question would then have been let in beside these.
+    """
+    runs = {rows: path.run(rows, FrozenBits()) for rows in path.domain.tables()}
+    losses = []
+    for pair in path.domain.pairs(path.neighbours):
+        for rows, near in (pair, pair[::-1]):
+            suspicion = Suspicion(runs[rows]._table, path.domain.table(near, path.neighbours))
+            total = sum((_worst(suspicion, seen, "epsilon") for seen in runs[rows].seen), F(0))
+            losses.append((shown((rows, near)), total))
+    in_full = all(run.ledger.spent() == path.budget.capacity for run in runs.values())
+    return [loss_audit(path.title, "epsilon", (path.budget.pure_whole or F(0)) if in_full else F(0), losses)]
 
 
 def questions_path(path: Path) -> list[ExactAudit]:
@@ -116,7 +133,7 @@ def questions_path(path: Path) -> list[ExactAudit]:
     for pair in path.domain.pairs(path.neighbours):
         for rows, near in (pair, pair[::-1]):
             run = runs[rows]
-            suspicion = Suspicion(run._table, path.domain.table(near, path.neighbours), run)
+            suspicion = Suspicion(run._table, path.domain.table(near, path.neighbours))
             total = sum((_worst(suspicion, seen, unit) for seen in run.seen), F(0))
             losses.append((shown((rows, near)), total))
             claimed = max(claimed, path.budget.amount(run.ledger.spent()))
@@ -125,7 +142,7 @@ def questions_path(path: Path) -> list[ExactAudit]:
 
 def _worst(suspicion: Suspicion, seen: Seen, unit: str) -> Fraction:
     if isinstance(seen.result, Answer):
-        return suspicion.stake(seen.request).worst(unit)
+        return suspicion.stake(seen).worst(unit)
     chooser, scores = suspicion.chooser(seen)
     moved = int(np.abs(scores[0] - scores[1]).max())
     if moved > chooser.sensitivity:
@@ -162,7 +179,7 @@ def noise_drawn(path: Path, rows: Rows, residual: Fraction) -> TapeAudit:
     """The law of one answer on one table, by its tapes, against exact totals plus the noise that was priced."""
     table = path.domain.table(rows, path.neighbours)
     frozen = path.run(rows, FrozenBits())
-    stake = Suspicion(table, table, frozen).stake(frozen.seen[0].request)
+    stake = Suspicion(table, table).stake(frozen.seen[0])
 
     def once(bits: Any) -> tuple[int, ...]:
         return tuple(_steps(path.run(rows, bits).seen[0], stake.plan.units).tolist())

@@ -23,6 +23,7 @@ from dodona.audit.paths import (
     noisy_path,
     questions_path,
     report_audit,
+    whole_path,
 )
 from dodona.audit.tape import TapeAudit
 from dodona.concepts.conjunctions import Conjunctions
@@ -44,6 +45,7 @@ POINTS = SmallDomain(Schema({"x": Integer(0, 3), "y": Integer(0, 3)}), ((0, 0), 
 ENDS = Integer(0, 2, missing=0)
 EDGES = SmallDomain(Schema({"u": ENDS, "v": ENDS}), ((0, 1), (0, 2), (1, 2)), 2)
 PURE, CONCENTRATED = Budget(epsilon=2), Budget(rho=F(1, 2))
+PROMISED = Budget(epsilon=2, delta=F(1, 10**6))
 _GROUP_BY = "SELECT g, COUNT(*), SUM(x) FROM tiny GROUP BY g"
 
 
@@ -100,7 +102,26 @@ def _curator_checks(slow: bool) -> list[Check]:
         lambda o: o.sql("SELECT g, COUNT(*) FROM tiny GROUP BY g", share=1),
     )
     listed.append((counting, lambda p: [noise_drawn(p, (("a", 0), ("b", 1)), F(1, 10**5))]))
-    return checks_of(listed)
+    return checks_of(listed + _whole_checks(few))
+
+
+def _whole_checks(few: SmallDomain) -> list[tuple[Path, Judge]]:
+    """All of an (epsilon, delta) budget at once, as pure epsilon: one question, one choice, several in a pocket."""
+
+    def several(oracle: Oracle) -> Any:
+        pure = oracle.purely()
+        assert pure is not None
+        pure.ask("x", share=F(1, 2))
+        pure.select(["x = 0", "x = 1"], share=F(1, 4))
+        return pure.ask("x >= 1", share=F(1, 4))
+
+    uses: dict[str, Callable[[Oracle], Any]] = {
+        "ask": lambda o: o.ask("x", share=1),
+        "select": lambda o: o.select(["x = 0", "x = 1", "x = 2"], share=1),
+        "purely": several,
+    }
+    both = itertools.product(uses.items(), NEIGHBOURS)
+    return [(Path(f"Curator.{name}, whole", few, way, PROMISED, use), whole_path) for (name, use), way in both]
 
 
 def _selecting(mechanism: str, domain: SmallDomain, relation: str, budget: Budget) -> Path:

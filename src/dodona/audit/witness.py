@@ -39,10 +39,11 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Seen:
-    """One release: the request and what came back."""
+    """One release: the request, what came back, and the curator that gave it, whose prices are public."""
 
     request: Request
     result: Answer | Selection | Finding
+    by: Curator
     mechanism: str = ""
 
 
@@ -51,22 +52,29 @@ class WatchedCurator(Curator):
 
     seen: list[Seen]
 
+    def purely(self) -> Curator | None:
+        """As a curator's; what it releases is kept here."""
+        pure = super().purely()
+        if isinstance(pure, WatchedCurator):
+            pure.seen = self.seen
+        return pure
+
     def answer(self, request: Request) -> Answer:
         """As a curator's; kept."""
         given = super().answer(request)
-        self.seen.append(Seen(request, given))
+        self.seen.append(Seen(request, given, self))
         return given
 
     def choose(self, request: Request, mechanism: str) -> Selection:
         """As a curator's; kept."""
         given = super().choose(request, mechanism)
-        self.seen.append(Seen(request, given, mechanism))
+        self.seen.append(Seen(request, given, self, mechanism))
         return given
 
     def perform(self, request: Request) -> Finding:
         """As a curator's; kept."""
         given = super().perform(request)
-        self.seen.append(Seen(request, given))
+        self.seen.append(Seen(request, given, self))
         return given
 
 
@@ -120,24 +128,23 @@ _LOSSES: dict[type, Callable[[Any, int, str], Fraction]] = {
 
 @dataclass(frozen=True)
 class Suspicion:
-    """Two neighbouring tables, ``one`` and ``other``, asked through a ``curator`` of either (its prices are public).
+    """Two neighbouring tables, ``one`` and ``other``, and what a curator of either released.
 
     What was worked out for a request is kept: an algorithm asks the same things in every run.
     """
 
     one: Table
     other: Table
-    curator: Curator
-    _stakes: dict[tuple[str, Effort], Stake] = field(default_factory=dict, repr=False)
-    _scores: dict[tuple[str, Effort, str], tuple[Chooser, list[NDArray[np.int64]]]] = field(
+    _stakes: dict[tuple[str, Effort, Budget], Stake] = field(default_factory=dict, repr=False)
+    _scores: dict[tuple[str, Effort, Budget, str], tuple[Chooser, list[NDArray[np.int64]]]] = field(
         default_factory=dict, repr=False
     )
 
-    def stake(self, request: Request) -> Stake:
+    def stake(self, seen: Seen) -> Stake:
         """What the request would compute on both, and the noise it gets; all public but the rows."""
-        key = _named(request), request.effort
+        key = _named(seen.request), seen.request.effort, seen.by.budget
         if key not in self._stakes:
-            plan, noise = self.curator._priced(request)
+            plan, noise = seen.by._priced(seen.request)
             here, there = (table.engine.totals(plan.program) for table in (self.one, self.other))
             moved = here.astype(object) - there.astype(object)
             self._stakes[key] = Stake(plan, here, moved, laws_of(plan, noise))
@@ -145,7 +152,7 @@ class Suspicion:
 
     def residuals(self, seen: Seen) -> tuple[Stake, NDArray[Any]]:
         """The noise an answer would hold if ``one`` were the table, in whole steps."""
-        stake = self.stake(seen.request)
+        stake = self.stake(seen)
         assert isinstance(seen.result, Answer)
         steps = np.rint(np.ravel(np.asarray(seen.result.total, dtype=np.float64)) / stake.plan.units)
         return stake, steps.astype(np.int64) - stake.here.astype(np.int64)
@@ -166,10 +173,10 @@ class Suspicion:
     def chooser(self, seen: Seen) -> tuple[Chooser, list[NDArray[np.int64]]]:
         """The mechanism that chose, and the scores on both tables."""
         request = seen.request
-        key = _named(request), request.effort, seen.mechanism
+        key = _named(request), request.effort, seen.by.budget, seen.mechanism
         if key not in self._scores:
             ballot = ballot_for(request.query, self.one)
-            chosen = chooser_for(ballot, request.effort, self.curator.budget, self.curator.rows, seen.mechanism)
+            chosen = chooser_for(ballot, request.effort, seen.by.budget, seen.by.rows, seen.mechanism)
             totals = [table.engine.totals(ballot.plan.program) for table in (self.one, self.other)]
             self._scores[key] = chosen, [np.asarray(ballot.tally(each), dtype=np.int64) for each in totals]
         return self._scores[key]

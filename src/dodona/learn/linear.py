@@ -117,7 +117,8 @@ def linear_outlook(task: Task, question: Query, what: str, rounds: int, later: F
         items.append(Item("sums of each class", 1, float(first), noise_of(oracle.price(sums, share=first))))
     if rounds:
         items.append(Item(what, rounds, float(later * rounds), noise_of(oracle.price(question, share=later))))
-    error = 2 * noise_of(oracle.price(sums, share=task.share)) * len(task.classes) / task.rows
+    nearly = task.share * Fraction(999, 1000)  # all of a budget in one question may have noise its parts cannot have
+    error = 2 * noise_of(oracle.price(sums, share=nearly)) * len(task.classes) / task.rows
     return foreseen(task, items, error, DIRECTION)
 
 

@@ -121,6 +121,24 @@ class Budget:
             return ceil(cost.epsilon * UNITS)
         return ceil(cost.rho * UNITS)
 
+    def due(self, cost: Cost) -> int:
+        """What one release of this cost is charged, in units: ``units``, or all of the budget where that is less.
+
+        A release of pure epsilon at most ``pure_whole`` keeps the promise by itself. Charged the whole capacity it is
+        by itself: it is admitted only where nothing was paid before, and nothing is admitted after it.
+        """
+        whole = self.pure_whole
+        alone = whole is not None and cost.epsilon is not None and cost.epsilon <= whole
+        return min(self.units(cost), self.capacity) if alone else self.units(cost)
+
+    @property
+    def pure_whole(self) -> Fraction | None:
+        """The pure epsilon that all of this budget buys at once: that of its promise, if it promises (epsilon, delta).
+
+        None elsewhere: a pure budget is that already, one in rho promises no epsilon, SuLQ's is for its many queries.
+        """
+        return self.epsilon if self.unit == "rho" and self.queries is None else None
+
     def portion(self, share: Fraction) -> Fraction:
         """The amount ``share`` of this budget buys, in whole units rounded down; shares that sum to 1 fit (V43)."""
         return self.amount(floor(self.capacity * share))

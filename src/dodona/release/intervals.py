@@ -8,11 +8,15 @@ of the column, for ever. Methods, chosen by predicted error unless named:
 * ``factorisation``: the square root of the prefix sums, for Gaussian noise (a budget with delta > 0);
 * ``circle``: the fourth root of the ranges on a circle, for Gaussian noise: less in the mean over ranges;
 * ``binary search``: the paper's own (Theorem 4.2, mended), kept under its name; never chosen for you.
+
+With all of an (epsilon, delta) budget (``share=1``) a method may also spend it as one pure epsilon, where that promises
+less error (``dodona.privacy.pocket``): few counts of many rows are better with Laplace noise.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 from dodona.bounds.base import Outcome, Verdict
 from dodona.errors import BadQuery, Unsupported
@@ -87,6 +91,22 @@ def offers(oracle: Oracle, axis: Axis, portion: Portion, method: str = "best") -
     """The ways to publish the axis with their predicted errors; nothing is spent."""
     if method not in (*METHODS, "best"):
         raise BadQuery(f"method must be best, {', '.join(METHODS)}. Got {method!r}.")
+    wanted = [name for name in METHODS if name != "binary search"] if method == "best" else [method]
+    found = _found(oracle, axis, portion, wanted)
+    pure = oracle.purely() if portion.whole else None
+    if pure is not None:  # methods of one question choose their noise themselves
+        several = [name for name in wanted if name in ("quantile buckets", "binary search")]
+        as_one = "all of the budget as one pure epsilon"
+        found += [
+            replace(offer, name=f"{offer.name}, pure", words=f"{offer.words}; {as_one}")
+            for offer in _found(pure, axis, portion, several)
+        ]
+    if not found:
+        raise Unsupported(f"{method} does not fit {axis}: take method='best', or other bits.")
+    return found
+
+
+def _found(oracle: Oracle, axis: Axis, portion: Portion, wanted: list[str]) -> list[Offer]:
     named: dict[str, Callable[[], Offer | None]] = {
         "tree": lambda: tree_offer(oracle, axis, portion) if axis.cells <= MOST_LEAVES else None,
         "quantile buckets": lambda: quantile_offer(oracle, axis, portion),
@@ -94,8 +114,4 @@ def offers(oracle: Oracle, axis: Axis, portion: Portion, method: str = "best") -
         "circle": lambda: factor_offer(oracle, axis, portion, CIRCLE),
         "binary search": lambda: search_offer(oracle, axis, portion),
     }
-    wanted = [name for name in METHODS if name != "binary search"] if method == "best" else [method]
-    found = [offer for offer in (named[name]() for name in wanted) if offer is not None]
-    if not found:
-        raise Unsupported(f"{method} does not fit {axis}: take method='best', or other bits.")
-    return found
+    return [offer for offer in (named[name]() for name in wanted) if offer is not None]

@@ -34,8 +34,7 @@ class Mixed(Front):
     def __init__(self, data: Oracle, model: Synopsis, columns: Sequence[str], *, label: bool) -> None:
         schema = Schema({**{name: data.schema[name] for name in columns}, LABEL: Flag(missing=False)})
         same: dict[str, Expr] = {name: Column(name) for name in columns}
-        self._data = View(data, schema, {**same, LABEL: Literal(label)})
-        super().__init__(self._data)
+        super().__init__(View(data, schema, {**same, LABEL: Literal(label)}))
         self._model = View(model, schema, {**same, LABEL: Literal(not label)})
         self._schema = schema
 
@@ -47,16 +46,16 @@ class Mixed(Front):
     @property
     def rows(self) -> int | None:
         """Twice those of the data."""
-        return None if self._data.rows is None else 2 * self._data.rows
+        return None if self._behind.rows is None else 2 * self._behind.rows
 
     def answer(self, request: Request) -> Answer:
         """The data's noisy totals plus the model's."""
-        asked, free = self._data.answer(request), self._model.answer(request)
+        asked, free = self._behind.answer(request), self._model.answer(request)
         return replace(asked, total=asked.total + free.total, rows=self.rows)
 
     def estimate(self, request: Request) -> Price:
         """As the data's: the model is free."""
-        return self._data.estimate(request)
+        return self._behind.estimate(request)
 
     def choose(self, request: Request, mechanism: str) -> Selection:
         """Each candidate's score on the data plus its public score on the model."""
@@ -65,7 +64,7 @@ class Mixed(Front):
             # A plain query's reach is derived from its own structure, which public offsets would hide.
             raise Unsupported("a mixture of data and model chooses among the members of a class: select its Scores.")
         offsets = np.asarray(self._model.ask(query.statistics(self._schema)).total, dtype=np.float64).ravel()
-        return self._data.choose(replace(request, query=Shifted(query, np.rint(offsets).astype(np.int64))), mechanism)
+        return self._behind.choose(replace(request, query=Shifted(query, np.rint(offsets).astype(np.int64))), mechanism)
 
 
 MOST_OFFSET = 2**43

@@ -118,8 +118,10 @@ def plan_small_database(
     rows, portion = _rows(oracle, e), Portion.of(share, epsilon, rho)
     names = [str(oracle.schema.find(c) or c) for c in columns] if columns else read_by(concepts, oracle.schema)
     points, members = Domain.of(oracle.schema, names, bits).size, concepts.size(oracle.schema)
-    bill = oracle.price(Value(concepts.member(oracle.schema, 0)), **portion.part()).cost
     candidates, listed = listing(points, size)
+    # All of an (epsilon, delta) budget in one selection buys its whole epsilon.
+    payer = (oracle.purely() if listed and portion.whole else None) or oracle
+    bill = payer.price(Value(concepts.member(oracle.schema, 0)), **portion.part()).cost
     if listed:
         found = [_selection(rows, members, size, candidates, e, bill)]
     else:

@@ -13,6 +13,9 @@ from dodona.errors import BadEffort
 from dodona.privacy.budget import UNITS
 from dodona.privacy.numbers import Number, exact
 
+NEARLY = Fraction(999, 1000)
+"""What is priced to foresee the noise of several questions: all of a budget in one may have noise its parts cannot."""
+
 
 class Stated(TypedDict, total=False):
     """The keyword of ``ask``, ``price`` and ``select`` that states an effort: at most one of them."""
@@ -39,6 +42,11 @@ class Portion:
             return Portion("none", Fraction(0))
         kind, value = given[0]
         return Portion(kind, exact(value, kind, **({"most": Fraction(1)} if kind == "share" else {})))
+
+    @property
+    def whole(self) -> bool:
+        """Whether it is all of the budget."""
+        return self.kind == "share" and self.amount == 1
 
     def part(self, fraction: Fraction | float = Fraction(1)) -> Stated:
         """This fraction of it, as the keywords of ``ask`` and ``price``: parts add, since epsilon and rho do.

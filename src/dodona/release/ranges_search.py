@@ -21,7 +21,7 @@ import numpy as np
 
 from dodona.oracle import Oracle
 from dodona.query.expr import Call, Column, Expr, Literal
-from dodona.release.portion import Portion
+from dodona.release.portion import NEARLY, Portion
 from dodona.release.ranges_curve import prefix_curve
 from dodona.release.ranges_offer import Curve, Offer
 from dodona.synopses.axis import Axis
@@ -32,7 +32,7 @@ FAILURE = 0.05
 def search_offer(oracle: Oracle, axis: Axis, portion: Portion) -> Offer:
     """The paper's method at the least e its theorem allows for these rows (at most 1/2: more is no promise)."""
     rows = max(oracle.rows or 1, 1)
-    spread = float(np.max(oracle.price(_between(axis, 0, max(1, axis.cells // 2)), **portion.part()).spread))
+    spread = float(np.max(oracle.price(_between(axis, 0, max(1, axis.cells // 2)), **portion.part(NEARLY)).spread))
     e = useful(axis.bits, rows, spread, FAILURE)
     words = (
         f"binary search for intervals of {e / 4:.3g} of the rows (Theorem 4.2, mended: within {e:.3g} of every range)"

@@ -33,7 +33,7 @@ from dodona.privacy.numbers import Number
 from dodona.query.statistic import Value
 from dodona.release.database_scores import Databases, Misfits
 from dodona.release.domain import Domain, read_by
-from dodona.release.portion import Portion, combined
+from dodona.release.portion import NEARLY, Portion, combined
 from dodona.synopses.base import Header, Synopsis
 from dodona.synopses.rows import STATED, Rows
 
@@ -164,7 +164,7 @@ def _certified(oracle: Oracle, concepts: ConceptClass, own: Floats, portion: Por
 
 def rounds_for(oracle: Oracle, concepts: ConceptClass, points: int, members: int, portion: Portion) -> int:
     """T that balances 2 n sqrt(ln|X|/T) with T ln|C| times the noise of one count at the whole portion, within 60."""
-    rows, one = oracle.rows or 1, oracle.price(Value(concepts.member(oracle.schema, 0)), **portion.part())
+    rows, one = oracle.rows or 1, oracle.price(Value(concepts.member(oracle.schema, 0)), **portion.part(NEARLY))
     noise = max(float(np.max(one.spread)) * math.log(max(members, 2)), 1e-9)
     return int(np.clip((rows * math.sqrt(math.log(max(points, 2))) / noise) ** (2 / 3), 1, min(60, 4 * members)))
 

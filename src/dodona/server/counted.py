@@ -6,20 +6,21 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from dodona.answer import Answer, Finding, Price, Selection
-from dodona.oracle import Oracle, Request
+from dodona.oracle import Front, Oracle, Request
 from dodona.query.schema import Schema
 
 Given = TypeVar("Given", Answer, Finding, Selection)
 
 
-class Counted(Oracle):
+class Counted(Front):
     """Hands every request on to ``behind``; after each answer calls ``tell`` with the number asked and the share spent.
 
     Each question has a name made of ``name`` and its number, so the ledger says which release it belongs to.
     """
 
     def __init__(self, behind: Oracle, name: str, tell: Callable[[int, float], None]) -> None:
-        self._behind, self._name, self._tell = behind, name, tell
+        super().__init__(behind)
+        self._prefix, self._tell = name, tell
         self._asked, self._share = 0, 0.0
 
     @property
@@ -31,11 +32,6 @@ class Counted(Oracle):
     def rows(self) -> int | None:
         """As behind."""
         return self._behind.rows
-
-    @property
-    def name(self) -> str:
-        """As behind."""
-        return self._behind.name
 
     def answer(self, request: Request) -> Answer:
         """As behind, counted."""
@@ -54,7 +50,7 @@ class Counted(Oracle):
         return self._noted(self._behind.perform(self._numbered(request)))
 
     def _numbered(self, request: Request) -> Request:
-        return Request(request.query, request.effort, f"{self._name}/{self._asked}", request.text)
+        return Request(request.query, request.effort, f"{self._prefix}/{self._asked}", request.text)
 
     def _noted(self, given: Given) -> Given:
         self._asked, self._share = self._asked + 1, self._share + given.cost.share

@@ -27,6 +27,7 @@ from dodona.privacy.cost import FREE, Cost
 from dodona.privacy.ledger import Charge, Ledger
 from dodona.privacy.numbers import Number
 from dodona.privacy.open import open_ledger
+from dodona.privacy.pocket import Pocket
 from dodona.privacy.pure import noted
 from dodona.query.plan import Plan
 from dodona.query.reach import Norms
@@ -114,6 +115,17 @@ class Curator(Oracle):
         """What is left for a question about everyone, in the budget's unit."""
         return float(self._budget.amount(self._ledger.left()))
 
+    def purely(self) -> Curator | None:
+        """The whole of an (epsilon, delta) budget as one of pure epsilon, paid for in full by its first question.
+
+        None where the budget is another, or some of it is spent.
+        """
+        if self._budget.pure_whole is None or self._ledger.left() < self._budget.capacity:
+            return None
+        curator = type(self).sharing(self._table, Pocket(self._ledger, self._analyst), analyst=self._analyst)
+        curator._bits, curator._published = self._bits, list(self._published)
+        return curator
+
     def attach(self, synopsis: Synopsis, *, estimates: bool = False) -> None:
         """Answer from this published synopsis, free, where its stated error meets a question's tolerance.
 
@@ -160,7 +172,7 @@ class Curator(Oracle):
             free = self._bill(0, self._ledger.left(), found[1].cost.mechanism)
             return replace(found[0].estimate(request), cost=free)
         plan, noise = self._priced(request)
-        units = self._budget.units(noise.cost)
+        units = self._budget.due(noise.cost)
         left = self._ledger.left(self._scope(plan))
         bill = self._bill(units, left - units, noise.name)
         _, spread, margin = self._numbers(plan, noise, request.effort.confidence, np.zeros(plan.dimension))
@@ -231,7 +243,7 @@ class Curator(Oracle):
     def _given(self, request: Request, answer: Answer) -> Answer:
         """An entry of amount 0 in the ledger, which says what asking the rows would have cost."""
         plan, noise = self._priced(request)
-        saved = self._budget.amount(self._budget.units(noise.cost))
+        saved = self._budget.amount(self._budget.due(noise.cost))
         mechanism = f"{answer.cost.mechanism}; saved {self._budget.unit} {float(saved):.4g}"
         return self._charged(
             request, plan, FREE, mechanism, lambda bill: replace(answer, cost=bill, rows=self.rows), Answer.from_json
@@ -259,7 +271,7 @@ class Curator(Oracle):
         compute: Callable[[Bill], Any],
         restore: Callable[[str], Stored],
     ) -> Stored:
-        units = self._budget.units(cost)
+        units = self._budget.due(cost)
         charge = self._ledger.charge(
             amount=units,
             analyst=self._analyst,

@@ -62,26 +62,41 @@ class Noise:
 
 
 def noise_for(plan: Plan, norms: Norms, effort: Effort, budget: Budget, rows: int | None) -> Noise:
-    """The least noise the effort allows, or, for a tolerance, the most that still meets it."""
+    """The least noise the effort allows, or, for a tolerance, the most that still meets it.
+
+    On a budget with delta the noise is Gaussian, unless the question may take all of it and Laplace noise is the better
+    for that: at ``share=1`` where it is less, at a tolerance where Gaussian noise would cost more than there is.
+    """
     if norms.l1 == 0:  # no row can move the answer: under ``replace`` the number of rows, for one, is public
         return Noise("nothing (public)", {}, FREE)
-    pure = _pure(effort, budget)
-    amount = budget.portion(effort.amount) if effort.kind == "share" else effort.amount
-    if effort.kind == "tolerance":
-        unit_scale = _widest(plan, effort, rows, DiscreteLaplace if pure else DiscreteGaussian)
-    else:
-        unit_scale = dyadic_above(norms.l1 / amount if pure else norms.l2_squared / (2 * amount))
-    if pure:
-        laplace = {weight: DiscreteLaplace(unit_scale * weight) for weight in plan.places}
-        return Noise("discrete Laplace", dict(laplace), Cost.pure(norms.l1 / unit_scale))
-    gauss = {weight: DiscreteGaussian(unit_scale * weight * weight) for weight in plan.places}
-    return Noise("discrete Gaussian", dict(gauss), Cost.concentrated(norms.l2_squared / (2 * unit_scale)))
-
-
-def _pure(effort: Effort, budget: Budget) -> bool:
     if effort.kind == "rho" and budget.unit == "epsilon":
         raise Unsupported("rho= needs a budget with delta > 0 or rho; this one promises pure epsilon. Use epsilon=.")
-    return effort.kind == "epsilon" or budget.unit == "epsilon"
+    tolerance, whole = effort.kind == "tolerance", budget.pure_whole
+    amount = budget.portion(effort.amount) if effort.kind == "share" else effort.amount
+    if effort.kind == "epsilon" or budget.unit == "epsilon":
+        scale = _widest(plan, effort, rows, DiscreteLaplace) if tolerance else dyadic_above(norms.l1 / amount)
+        return _laplace(plan, norms, scale)
+    variance = (
+        _widest(plan, effort, rows, DiscreteGaussian) if tolerance else dyadic_above(norms.l2_squared / (2 * amount))
+    )
+    gaussian = _gaussian(plan, norms, variance)
+    if tolerance and budget.due(gaussian.cost) > budget.capacity:
+        laplace = _laplace(plan, norms, _widest(plan, effort, rows, DiscreteLaplace))
+        return laplace if budget.due(laplace.cost) <= budget.capacity else gaussian
+    if effort.whole and whole is not None:
+        scale = dyadic_above(norms.l1 / whole)
+        return _laplace(plan, norms, scale) if 2 * scale**2 < variance else gaussian
+    return gaussian
+
+
+def _laplace(plan: Plan, norms: Norms, scale: Fraction) -> Noise:
+    noise = {weight: DiscreteLaplace(scale * weight) for weight in plan.places}
+    return Noise("discrete Laplace", dict(noise), Cost.pure(norms.l1 / scale))
+
+
+def _gaussian(plan: Plan, norms: Norms, variance: Fraction) -> Noise:
+    noise = {weight: DiscreteGaussian(variance * weight * weight) for weight in plan.places}
+    return Noise("discrete Gaussian", dict(noise), Cost.concentrated(norms.l2_squared / (2 * variance)))
 
 
 def _widest(plan: Plan, effort: Effort, rows: int | None, kind: type[Any]) -> Fraction:

@@ -26,7 +26,7 @@ from dodona.query.plan import Plan, compile_query
 from dodona.query.procedure import ParityProcedure
 from dodona.query.schema import Schema
 from dodona.query.statistic import Query, Stack, Value
-from dodona.trust.scores import root_down
+from dodona.trust.scores import pure_epsilon
 
 
 @dataclass(frozen=True)
@@ -54,9 +54,7 @@ def epsilon_of(effort: Effort, budget: Budget) -> Fraction:
         )
     if effort.kind == "rho" and budget.unit == "epsilon":
         raise Unsupported("rho= needs a budget with delta > 0 or rho; this one promises pure epsilon. Use epsilon=.")
-    amount = budget.portion(effort.amount) if effort.kind == "share" else effort.amount
-    concentrated = effort.kind == "rho" or (effort.kind == "share" and budget.unit == "rho")
-    return root_down(amount * 2) if concentrated else amount
+    return pure_epsilon(effort, budget, 2)
 
 
 def _parity(procedure: ParityProcedure, schema: Schema) -> Prepared:

@@ -86,7 +86,7 @@ def chooser_for(ballot: Ballot, effort: Effort, budget: Budget, rows: int | None
     names = list(_CHOOSERS) if mechanism == "best" else [mechanism]
     offers = [_offer(name, ballot.count, ballot.sensitivity, effort, budget, rows, ballot.unit) for name in names]
     if effort.kind == "tolerance":
-        return min(offers, key=lambda offer: budget.units(offer.cost()))
+        return min(offers, key=lambda offer: budget.due(offer.cost()))
     return min(offers, key=lambda offer: offer.error(ballot.count, effort.confidence))
 
 
@@ -99,9 +99,15 @@ def _offer(
             raise BadEffort("a tolerance is on the mean, which needs a public number of rows: Table(..., rows=...).")
         steps = math.floor(effort.amount * max(rows, 1) / Fraction(unit))
         return kind.for_tolerance(k, steps, effort.confidence, sensitivity)
+    return kind(pure_epsilon(effort, budget, _RHO_DIVISOR[name]), sensitivity)
+
+
+def pure_epsilon(effort: Effort, budget: Budget, divisor: int) -> Fraction:
+    """The most pure epsilon a share, epsilon or rho buys for what is epsilon-private at rho = epsilon^2/``divisor``."""
     amount = budget.portion(effort.amount) if effort.kind == "share" else effort.amount
     concentrated = effort.kind == "rho" or (effort.kind == "share" and budget.unit == "rho")
-    return kind(root_down(amount * _RHO_DIVISOR[name]) if concentrated else amount, sensitivity)
+    bought = root_down(amount * divisor) if concentrated else amount
+    return max(bought, budget.pure_whole or bought) if effort.whole else bought
 
 
 def root_down(square: Fraction) -> Fraction:

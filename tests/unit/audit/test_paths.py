@@ -60,7 +60,7 @@ def test_the_loss_of_an_answer_is_its_log_likelihood_ratio():
     oracle = watched(tables[0], PURE)
     oracle.ask("x", share=F(1, 2))
     oracle.select(["x = 0", "x = 2"], share=F(1, 2), mechanism="exponential")
-    suspicion = Suspicion(*tables, oracle)
+    suspicion = Suspicion(*tables)
     answer, choice = oracle.seen
     noise = int(answer.result.total) - 1
     law = DiscreteLaplace(F(2))  # sensitivity 2 at epsilon 1
@@ -69,7 +69,7 @@ def test_the_loss_of_an_answer_is_its_log_likelihood_ratio():
     chooser, scores = suspicion.chooser(choice)
     exact = [chooser.log_probability(each, choice.result.index) for each in scores]
     assert suspicion.loss(choice) == pytest.approx(exact[0] - exact[1])
-    assert suspicion.stake(answer.request).worst("epsilon") == 1
+    assert suspicion.stake(answer).worst("epsilon") == 1
     with pytest.raises(BudgetSpent):
         oracle.ask("x", share=F(1, 100))
 

@@ -77,7 +77,8 @@ def test_the_plan_is_free_and_its_first_line_is_what_is_made():
     plan = release.plan_intervals(curator, "age", share=1)
     errors = [verdict.error for verdict in plan]
     assert errors == sorted(errors)
-    assert len(plan) == len(METHODS)
+    assert len(plan) == len(METHODS) + 2  # both methods of several questions also as one pure epsilon
+    assert len(release.plan_intervals(curator, "age", share=0.5)) == len(METHODS)
     left = curator.left
     synopsis = intervals(curator, "age", share=1)
     assert left > 0.99 * float(curator.budget.amount(curator.budget.capacity))
@@ -235,7 +236,7 @@ def test_with_delta_and_few_rows_the_runs_are_counted_by_roots():
     curator = seeded_curator(table, Budget(epsilon=0.05, delta=1e-6), 1)
     found = best_counting(curator, Axis.of(table.schema, "x"), Portion.of(1, None, None), Fraction(7, 8), 256)
     assert isinstance(found.way, ByRoots)
-    synopsis = intervals(curator, "x", share=1)
+    synopsis = intervals(curator, "x", share=0.99)  # all of it would be spent purely
     assert synopsis.header.notes["method"] == "quantile buckets"
     assert "fourth root" in synopsis.header.method
 

@@ -27,6 +27,11 @@ def test_curators_keep_the_contract_under_every_budget(budget):
     check_oracle(lambda table: seeded_curator(table, budget, seed=7), {"share": 0.02})
 
 
+def test_a_pocket_answers_everything_too():
+    budget = dd.Budget(epsilon=2, delta=1e-6)
+    check_oracle(lambda table: seeded_curator(table, budget, seed=7).purely(), {"share": 0.02})
+
+
 def test_exact_keeps_the_contract():
     check_oracle(dd.Exact, {"share": 0.02})
 

@@ -1,0 +1,260 @@
+"""A whole (epsilon, delta) budget as one pure epsilon: charged in full before the first answer, never beside more."""
+
+import os
+import threading
+from fractions import Fraction as F  # noqa: N817 - fractions are written all over
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import dodona as dd
+from dodona.errors import BudgetSpent, DodonaError, LedgerUnavailable, Refused, Unsupported
+from dodona.learn.base import Recorded
+from dodona.privacy import UNITS, Budget, Cost, SqliteLedger
+from dodona.privacy.pocket import Pocket
+from dodona.privacy.pure import pure_spent
+from dodona.query.statistic import Stack, as_query
+from dodona.server.counted import Counted
+
+PROMISE = Budget(epsilon=1, delta=1e-6)
+SCHEMA = dd.Schema({"x": dd.Integer(0, 1), "g": dd.Integer(0, 2, public=True)})
+TABLE = dd.Table({"x": np.arange(90) % 2, "g": np.arange(90) % 3}, SCHEMA)
+
+
+def opened(ledger=None, budget=PROMISE):
+    return dd.Curator(TABLE, budget, ledger)
+
+
+def test_the_whole_is_paid_before_the_first_answer_and_every_question_stands_in_the_book(tmp_path):
+    place = tmp_path / "book"
+    curator = opened(place)
+    pure = curator.purely()
+    assert curator.ledger.spent() == 0  # looking costs nothing
+    assert pure.price("x", share=1).affordable
+    assert curator.ledger.spent() == 0
+    first = pure.ask("x", share=F(1, 2))
+    assert (first.cost.unit, first.cost.amount, first.cost.left) == ("epsilon", 0.5, 0.5)
+    assert curator.ledger.left() == 0
+    chosen = pure.select(["x = 0", "x = 1"], share=F(1, 2))
+    assert chosen.cost.left == 0
+    with pytest.raises(BudgetSpent, match="epsilon"):
+        pure.ask("x", epsilon=1e-9)
+    with pytest.raises(BudgetSpent):
+        curator.ask("x", share=1e-6)
+    with pytest.raises(BudgetSpent):
+        curator.ask("x", share=1)
+    kinds = [(entry.kind, entry.amount) for entry in curator.ledger.entries()]
+    assert kinds == [("charge", PROMISE.capacity), ("charge", 0), ("answer", 0), ("charge", 0), ("answer", 0)]
+    assert pure_spent(curator.ledger) == 1
+    assert pure.ledger.verify().spent == PROMISE.capacity
+    assert first.cost.seq == 2
+    pure.ledger.close()
+    curator.ledger.close()
+    again = opened(place)
+    assert again.left == 0  # a pocket that is lost stays spent
+    assert again.purely() is None
+    assert again.ledger.verify().entries == 5
+
+
+@pytest.mark.parametrize("budget", [Budget(epsilon=1), Budget(rho=1), Budget.sulq(1, 1e-6, queries=10)], ids=str)
+def test_other_budgets_have_no_pocket(budget):
+    curator = opened(budget=budget)
+    assert curator.purely() is None
+    with pytest.raises(Unsupported, match="epsilon and delta"):
+        Pocket(curator.ledger, "a")
+
+
+@pytest.mark.parametrize("question", ["x", "CASE WHEN g = 1 THEN x END"], ids=["all", "one atom"])
+def test_a_budget_of_which_anything_is_spent_has_none(question):
+    curator = opened()
+    early = curator.purely()
+    curator.ask(question, share=1e-6)
+    assert curator.purely() is None
+    assert early.left == 0
+    assert not early.price("x", share=1).affordable
+    spent = curator.ledger.spent()
+    with pytest.raises(BudgetSpent):
+        early.ask("x", share=F(1, 2))
+    assert curator.ledger.spent() == spent
+    assert len(curator.ledger.entries()) == 2
+
+
+def test_two_pockets_of_one_budget_are_one_too_many():
+    curator = opened()
+    first, second = curator.purely(), curator.purely()
+    first.ask("x", share=F(1, 8))
+    with pytest.raises(BudgetSpent):
+        second.ask("x", share=F(1, 8))
+    first.ask("x", share=F(7, 8))
+
+
+def test_a_retry_is_answered_from_the_book_and_not_charged_again():
+    pure = opened().purely()
+    first = pure.ask("x", share=F(1, 2), request_id="q")
+    assert pure.ask("x", share=F(1, 2), request_id="q") == first
+    assert pure.left == 0.5
+    with pytest.raises(Refused, match="another"):
+        pure.ask("x = 0", share=F(1, 2), request_id="q")
+
+
+def test_threads_share_it_and_do_not_overspend():
+    curator = opened()
+    pure, got = curator.purely(), []
+
+    def ask():
+        try:
+            got.append(pure.ask("x", share=F(1, 8)))
+        except BudgetSpent:
+            got.append(None)
+
+    threads = [threading.Thread(target=ask) for _ in range(12)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sum(answer is not None for answer in got) == 8
+    assert sum(entry.amount for entry in curator.ledger.entries()) == PROMISE.capacity
+
+
+def test_a_forked_child_cannot_spend_it_again(tmp_path):
+    pure = opened(tmp_path / "book").purely()
+    pure.ask("x", share=F(1, 2))
+    child = os.fork()
+    if child == 0:
+        code = 1
+        try:
+            pure.ask("x", share=F(1, 2))
+        except LedgerUnavailable:
+            code = 7
+        finally:
+            os._exit(code)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
+    pure.ask("x", share=F(1, 2))
+
+
+def test_a_book_that_fails_gives_no_answer():
+    curator = opened()
+    pure = curator.purely()
+    curator.ledger.close()
+    with pytest.raises(DodonaError):
+        pure.ask("x", share=F(1, 2))
+    with pytest.raises(Unsupported, match="quotas"):
+        pure.ledger.grant("a", 1)
+
+
+COSTS = st.one_of(
+    st.builds(lambda n: Cost.pure(F(n, 64)), st.integers(0, 100)),
+    st.builds(lambda n: Cost.concentrated(F(n, 6400)), st.integers(0, 200)),
+)
+
+
+@given(st.lists(st.tuples(COSTS, st.sampled_from([None, (0,), (1,), (0, 1)])), max_size=12))
+@settings(max_examples=150, deadline=None)
+def test_what_the_ledger_admits_keeps_the_promise_on_every_atom(asked):
+    """On each atom: rho within the budget's, or one pure release within its epsilon and nothing else that costs."""
+    paid: dict[int, list[Cost]] = {atom: [] for atom in range(3)}
+    with SqliteLedger.open(None, PROMISE, atoms=3) as ledger:
+        for number, (cost, scope) in enumerate(asked):
+            try:
+                ledger.charge(amount=PROMISE.due(cost), analyst="a", request_id=str(number), what="q", scope=scope)
+            except BudgetSpent:
+                continue
+            for atom in scope or paid:
+                paid[atom].append(cost)
+        ledger.verify()
+    for costs in paid.values():
+        private = [cost for cost in costs if cost.rho]
+        alone = len(private) == 1 and private[0].epsilon is not None and private[0].epsilon <= 1
+        assert alone or sum((cost.rho for cost in private), F(0)) <= PROMISE.rho
+
+
+def test_what_is_due():
+    whole, small = PROMISE.capacity, Cost.pure(F(1, 100))
+    assert PROMISE.due(Cost.pure(F(1))) == PROMISE.due(Cost.pure(F(1, 2))) == whole
+    assert PROMISE.due(small) == PROMISE.units(small) < whole
+    above = Cost.pure(1 + F(1, UNITS))
+    assert PROMISE.due(above) == PROMISE.units(above) > whole
+    gauss = Cost.concentrated(2 * PROMISE.rho)
+    assert PROMISE.due(gauss) == PROMISE.units(gauss) > whole
+    for other in (Budget(epsilon=1), Budget(rho=PROMISE.rho), Budget.sulq(1, 1e-6, queries=1)):
+        assert other.due(Cost.pure(F(2))) == other.units(Cost.pure(F(2)))
+
+
+def test_all_of_it_in_one_question_has_the_better_noise():
+    curator = opened()
+    one, not_quite = curator.price("x", share=1), curator.price("x", share=0.999)
+    assert (one.cost.mechanism, not_quite.cost.mechanism) == ("discrete Laplace", "discrete Gaussian")
+    assert one.spread < not_quite.spread / 3
+    assert one.cost.share == 1
+    many = Stack(tuple(as_query("x = 1") for _ in range(40)))
+    assert curator.price(many, share=1).cost.mechanism == "discrete Gaussian"
+    answer = curator.ask("x", share=1)
+    assert answer.cost.amount == one.cost.amount == float(PROMISE.amount(PROMISE.capacity))
+    assert curator.left == 0
+    assert pure_spent(curator.ledger) == 1
+
+
+def test_a_tolerance_beyond_gaussian_noise_may_take_all_of_it_purely():
+    curator = opened()
+    tight = curator.price("x", tolerance=F(4, 90))
+    assert (tight.cost.mechanism, tight.cost.share, tight.affordable) == ("discrete Laplace", 1, True)
+    assert curator.price("x", tolerance=F(9, 90)).cost.mechanism == "discrete Gaussian"
+    hopeless = curator.price("x", tolerance=F(2, 90))
+    assert not hopeless.affordable
+    assert curator.ask("x", tolerance=F(4, 90)).cost.share == 1
+
+
+def test_a_choice_with_all_of_it_has_the_whole_epsilon():
+    choices = ["x = 0", "x = 1"]
+    for mechanism in ("permute-and-flip", "exponential"):
+        one = opened(budget=Budget(epsilon=1)).select(choices, share=1, mechanism=mechanism)
+        other = opened().select(choices, share=1, mechanism=mechanism)
+        assert one.margin == other.margin
+    loose = Budget(epsilon=F(1, 10), delta=F(1, 2))  # so much delta that rho buys more
+    bought = dd.Curator(TABLE, loose).select(choices, share=1, mechanism="exponential")
+    least = dd.Curator(TABLE, Budget(epsilon=F(1, 10))).select(choices, share=1, mechanism="exponential")
+    assert bought.margin < least.margin
+
+
+def test_intervals_plan_both_ways_and_take_the_better():
+    rng = np.random.default_rng(5)
+    values = np.where(rng.random(4000) < 0.95, 0, rng.integers(1400, 2100, 4000))
+    table = dd.Table({"x": values}, dd.Schema({"x": dd.Integer(0, 4095)}), neighbours="add-remove", rows=4000)
+    budget = Budget(epsilon=0.1, delta=1e-6)
+    curator = dd.Curator(table, budget)
+    plan = dd.release.plan_intervals(curator, "x", share=1)
+    names = [verdict.what.rpartition(" by ")[2] for verdict in plan]
+    assert names[0] == "quantile buckets, pure"
+    assert "quantile buckets" in names
+    errors = dict(zip(names, (verdict.error for verdict in plan), strict=True))
+    alone = dd.release.plan_intervals(dd.Curator(table, Budget(epsilon=0.1)), "x", share=1)
+    assert errors["quantile buckets, pure"] == pytest.approx(min(v.error for v in alone))
+    assert not any("pure" in v.what for v in dd.release.plan_intervals(curator, "x", share=0.9))
+    synopsis = dd.release.intervals(curator, "x", share=1)
+    assert synopsis.header.notes["method"] == "quantile buckets, pure"
+    assert "one pure epsilon" in synopsis.header.method
+    assert synopsis.header.cost.unit == "epsilon"
+    assert synopsis.header.cost.share == pytest.approx(1)
+    assert curator.left == 0
+    assert curator.ledger.verify().spent == budget.capacity
+    assert pure_spent(curator.ledger) == F(1, 10)
+    with pytest.raises(BudgetSpent):
+        dd.release.intervals(curator, "x", share=0.1)
+
+
+def test_what_stands_in_front_of_a_curator_passes_it_on():
+    told = []
+    curator = opened()
+    front = Recorded(Counted(curator.select_columns("x"), "r", lambda asked, share: told.append((asked, share))))
+    pure = front.purely()
+    assert set(pure.schema) == {"x"}
+    pure.ask("x", share=F(1, 4))
+    pure.ask("x", share=F(3, 4))
+    assert told == [(1, 0.25), (2, pytest.approx(1))]
+    assert [bill.unit for bill in front.bills] == ["epsilon", "epsilon"]
+    asked = [entry.request_id for entry in curator.ledger.entries() if entry.kind == "charge"]
+    assert asked[1:] == ["r/0", "r/1"]
+    assert front.purely() is None
+    assert dd.Exact(TABLE).purely() is None
