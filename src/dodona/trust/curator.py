@@ -172,7 +172,7 @@ class Curator(Oracle):
             free = self._bill(0, self._ledger.left(), found[1].cost.mechanism)
             return replace(found[0].estimate(request), cost=free)
         plan, noise = self._priced(request)
-        units = self._budget.due(noise.cost)
+        units = self._due(request, noise.cost)
         left = self._ledger.left(self._scope(plan))
         bill = self._bill(units, left - units, noise.name)
         _, spread, margin = self._numbers(plan, noise, request.effort.confidence, np.zeros(plan.dimension))
@@ -243,7 +243,7 @@ class Curator(Oracle):
     def _given(self, request: Request, answer: Answer) -> Answer:
         """An entry of amount 0 in the ledger, which says what asking the rows would have cost."""
         plan, noise = self._priced(request)
-        saved = self._budget.amount(self._budget.due(noise.cost))
+        saved = self._budget.amount(self._due(request, noise.cost))
         mechanism = f"{answer.cost.mechanism}; saved {self._budget.unit} {float(saved):.4g}"
         return self._charged(
             request, plan, FREE, mechanism, lambda bill: replace(answer, cost=bill, rows=self.rows), Answer.from_json
@@ -271,7 +271,7 @@ class Curator(Oracle):
         compute: Callable[[Bill], Any],
         restore: Callable[[str], Stored],
     ) -> Stored:
-        units = self._budget.due(cost)
+        units = self._due(request, cost)
         charge = self._ledger.charge(
             amount=units,
             analyst=self._analyst,
@@ -292,6 +292,10 @@ class Curator(Oracle):
         except Exception:  # whatever it says could tell of the data
             raise AnswerLost from None
         return result  # type: ignore[no-any-return]
+
+    def _due(self, request: Request, cost: Cost) -> int:
+        """In units. All of the budget for one question is charged only where the asker said so: ``share=1``."""
+        return self._budget.due(cost) if request.effort.whole else self._budget.units(cost)
 
     def _scope(self, plan: Plan) -> tuple[int, ...] | None:
         return self._atoms.touched(plan.scopes)

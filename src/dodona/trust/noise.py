@@ -64,8 +64,8 @@ class Noise:
 def noise_for(plan: Plan, norms: Norms, effort: Effort, budget: Budget, rows: int | None) -> Noise:
     """The least noise the effort allows, or, for a tolerance, the most that still meets it.
 
-    On a budget with delta the noise is Gaussian, unless the question may take all of it and Laplace noise is the better
-    for that: at ``share=1`` where it is less, at a tolerance where Gaussian noise would cost more than there is.
+    On a budget with delta the noise is Gaussian, unless the question may take all of it (``share=1``) and Laplace noise
+    at the whole epsilon is less.
     """
     if norms.l1 == 0:  # no row can move the answer: under ``replace`` the number of rows, for one, is public
         return Noise("nothing (public)", {}, FREE)
@@ -80,9 +80,6 @@ def noise_for(plan: Plan, norms: Norms, effort: Effort, budget: Budget, rows: in
         _widest(plan, effort, rows, DiscreteGaussian) if tolerance else dyadic_above(norms.l2_squared / (2 * amount))
     )
     gaussian = _gaussian(plan, norms, variance)
-    if tolerance and budget.due(gaussian.cost) > budget.capacity:
-        laplace = _laplace(plan, norms, _widest(plan, effort, rows, DiscreteLaplace))
-        return laplace if budget.due(laplace.cost) <= budget.capacity else gaussian
     if effort.whole and whole is not None:
         scale = dyadic_above(norms.l1 / whole)
         return _laplace(plan, norms, scale) if 2 * scale**2 < variance else gaussian

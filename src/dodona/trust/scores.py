@@ -86,7 +86,7 @@ def chooser_for(ballot: Ballot, effort: Effort, budget: Budget, rows: int | None
     names = list(_CHOOSERS) if mechanism == "best" else [mechanism]
     offers = [_offer(name, ballot.count, ballot.sensitivity, effort, budget, rows, ballot.unit) for name in names]
     if effort.kind == "tolerance":
-        return min(offers, key=lambda offer: budget.due(offer.cost()))
+        return min(offers, key=lambda offer: budget.units(offer.cost()))
     return min(offers, key=lambda offer: offer.error(ballot.count, effort.confidence))
 
 

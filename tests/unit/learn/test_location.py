@@ -84,7 +84,7 @@ def test_ladders_have_fewer_rungs_under_more_noise() -> None:
     rows = low_rows()
     table = table_of(rows)
     many = distances(Exact(table), features(table), 600, 1)
-    few = distances(seeded_curator(table, Budget(epsilon=0.1, delta=1e-6), seed=4), features(table), 600, 1)
+    few = distances(seeded_curator(table, Budget(epsilon=0.1, delta=1e-6), seed=4), features(table), 600, 0.9)
     assert len(many.squared) == MOST_RUNGS
     assert len(few.squared) == FEWEST_RUNGS
     true = float(np.median(np.linalg.norm(rows, axis=1)))

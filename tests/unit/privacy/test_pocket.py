@@ -196,14 +196,17 @@ def test_all_of_it_in_one_question_has_the_better_noise():
     assert pure_spent(curator.ledger) == 1
 
 
-def test_a_tolerance_beyond_gaussian_noise_may_take_all_of_it_purely():
+def test_nothing_but_all_of_it_takes_all_of_it():
     curator = opened()
-    tight = curator.price("x", tolerance=F(4, 90))
-    assert (tight.cost.mechanism, tight.cost.share, tight.affordable) == ("discrete Laplace", 1, True)
-    assert curator.price("x", tolerance=F(9, 90)).cost.mechanism == "discrete Gaussian"
-    hopeless = curator.price("x", tolerance=F(2, 90))
-    assert not hopeless.affordable
-    assert curator.ask("x", tolerance=F(4, 90)).cost.share == 1
+    assert not curator.price("x", tolerance=F(4, 90)).affordable
+    with pytest.raises(BudgetSpent):
+        curator.ask("x", tolerance=F(4, 90))
+    with pytest.raises(BudgetSpent):
+        curator.ask("x", epsilon=1)
+    with pytest.raises(BudgetSpent):
+        curator.select(["x = 0", "x = 1"], epsilon=1)
+    assert curator.left == float(PROMISE.total)
+    assert curator.ask("x", share=1).margin <= 4
 
 
 def test_a_choice_with_all_of_it_has_the_whole_epsilon():

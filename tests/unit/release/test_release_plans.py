@@ -75,7 +75,9 @@ def test_small_database(table, size, words):
 
 def test_concentrated_budgets_have_no_pure_theorem(table):
     oracle = curator(table, delta=1e-6)
-    assert len(release.plan_small_database(oracle, CLASS, size=3, e=0.7, share=1)) == 1
+    assert len(release.plan_small_database(oracle, CLASS, size=3, e=0.7, share=0.9)) == 1
+    whole, theorem = release.plan_small_database(oracle, CLASS, size=3, e=0.7, share=1)  # one selection, so purely
+    assert (whole.cost.epsilon, "3.1" in theorem.theorem) == (oracle.budget.epsilon, True)
     assert len(release.plan_halfspaces(oracle, ["u", "v"], e=0.1, share=1, probes=20)) == 1
     assert release.plan_boxes(oracle, ["x", "y"], e=0.2, share=1)[0].cost.epsilon is None
 
