@@ -77,10 +77,10 @@ class CharacterResponse:
         for index, part in enumerate(self.parts):
             rows = np.flatnonzero(out[:, 0] == index)
             subsets = self.subsets(index)
-            drawn = below(len(subsets), len(rows), bits)
+            out[rows, 1] = below(len(subsets), len(rows), bits)
             places = np.arange(part.response.dimension, dtype=np.int64)
-            held = (gather(rows, np.take(subsets, drawn, axis=0)) << places).sum(axis=1)
-            out[rows, 1], out[rows, 2] = drawn, part.response.sample(held, bits)
+            held = (gather(rows, np.take(subsets, out[rows, 1], axis=0)) << places).sum(axis=1)
+            out[rows, 2] = part.response.sample(held, bits)
         return out
 
     def subsets(self, part: int) -> Whole:
