@@ -10,12 +10,14 @@ from typing import Any
 
 import pytest
 
+import dodona as dd
 from dodona.config import Config, open_ledger
 from dodona.errors import BudgetSpent, LedgerCorrupt, LedgerError, LedgerUnavailable, Refused, Unsupported
 from dodona.privacy import UNITS, Budget, Charge, Receipt
 from dodona.privacy.ledger import ANSWER, CHARGE, GRANT
 from dodona.privacy.open import existing_ledger, ledger_exists, shown
 from dodona.privacy.postgres_ledger import PostgresLedger
+from dodona.privacy.pure import pure_spent
 from dodona.testing.postgres import PostgresServer
 
 BUDGET = Budget(epsilon=1)
@@ -272,3 +274,22 @@ def test_a_survey_and_a_curator_on_it(url: str, tmp_path: Path) -> None:
     with open_ledger(config.ledger) as book:
         assert book.spent() == UNITS // 2
         assert book.verify().entries == 2
+
+
+def test_a_whole_budget_is_spent_purely_once_whichever_handle_asks(url: str) -> None:
+    budget = Budget(epsilon=1, delta=1e-6)
+    table = dd.Table({"x": [0.0, 1.0]}, dd.Schema({"x": dd.Real(0, 1)}))
+    one, other = (dd.Curator(table, budget, url, analyst=who) for who in ("ann", "bob"))
+    first, second = one.purely(), other.purely()
+    assert first is not None
+    assert second is not None
+    first.ask("x", share="1/2")
+    for late in (second, other):
+        with pytest.raises(BudgetSpent):
+            late.ask("x", share="1/4")
+    first.ask("x", share="1/2")
+    assert other.ledger.verify().spent == other.ledger.genesis.budget.capacity
+    assert pure_spent(other.ledger) == 1
+    assert [entry.amount for entry in other.ledger.entries()] == [budget.capacity, 0, 0, 0, 0]
+    for curator in (one, other):
+        curator.ledger.close()
