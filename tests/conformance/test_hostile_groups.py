@@ -18,24 +18,11 @@ from dodona.errors import BadQuery, BadSchema
 from dodona.query.plan import compile_query
 from dodona.query.statistic import Partition, Stack, Value, as_expr, bucket
 from dodona.testing.oracles import seeded_curator
-from dodona.testing.places import PLACES, Rows, table
 from dodona.testing.twins import Twins
 
 Make = Callable[..., dd.Table]
 BUDGET = dd.Budget(epsilon=100)
 SCHEMA = dd.Schema({"g": dd.Category("b", "a", "c"), "x": dd.Real(0, 10), "n": dd.Integer(0, 5)})
-
-
-@pytest.fixture(params=[pytest.param(p, marks=pytest.mark.slow) if p == "spark" else p for p in PLACES])
-def make(request: pytest.FixtureRequest, tmp_path: Path) -> Make:
-    """Tables over given rows, in one place after the other."""
-    server = request.getfixturevalue(request.param) if request.param in ("postgres", "spark") else None
-
-    def made(cells: Rows, schema: dd.Schema = SCHEMA, **facts: Any) -> dd.Table:
-        facts = {"name": "t", "population": "t", **facts}
-        return table(request.param, cells, schema, tmp_path, server, **facts)
-
-    return made
 
 
 def row(g: str | None = "a", x: float | None = 1.0, n: float | None = 2.0) -> dict[str, Any]:

@@ -25,24 +25,11 @@ from dodona.privacy import Cost
 from dodona.query.plan import compile_query
 from dodona.query.statistic import Partition, Query, Stack, Value, as_expr
 from dodona.testing.oracles import seeded_curator
-from dodona.testing.places import PLACES, Rows, table
 from dodona.testing.reference import reference_totals
 from dodona.testing.twins import Twins
 
 Make = Callable[..., dd.Table]
 PURE, CONCENTRATED = dd.Budget(epsilon=100), dd.Budget(epsilon=100, delta=1e-6)
-
-
-@pytest.fixture(params=[pytest.param(p, marks=pytest.mark.slow) if p == "spark" else p for p in PLACES])
-def make(request: pytest.FixtureRequest, tmp_path: Path) -> Make:
-    """Tables over given rows, in one place after the other."""
-    server = request.getfixturevalue(request.param) if request.param in ("postgres", "spark") else None
-
-    def made(rows: Rows, schema: dd.Schema, **facts: Any) -> dd.Table:
-        facts = {"name": "t", "population": "t", **facts}
-        return table(request.param, rows, schema, tmp_path, server, **facts)
-
-    return made
 
 
 def V(text: str) -> Value:  # noqa: N802

@@ -6,6 +6,7 @@ import itertools
 import math
 import random
 from collections.abc import Iterator, Mapping, Sequence
+from decimal import Decimal
 from typing import Any
 
 import pytest
@@ -176,8 +177,9 @@ NUMERICS += ["179769313486231580793728971405303415079934132710037826936173778980
 def test_numerics_of_any_size_are_clipped_or_missing(postgres: PostgresServer, admin: Any) -> None:
     admin.execute("DROP TABLE IF EXISTS sizes; CREATE TABLE sizes (x numeric)")
     admin.cursor().executemany("INSERT INTO sizes VALUES (%s)", [(text,) for text in NUMERICS])
-    rows: list[dict[str, Any]] = [{"x": None if text is None else float(text)} for text in NUMERICS]
     for column in (Real(-5, 5), Integer(0, 9), Flag(), Category(0, 7, 3)):
+        read = Decimal if isinstance(column, Category) else float  # labels are compared digit by digit
+        rows: list[dict[str, Any]] = [{"x": None if text is None else read(text)} for text in NUMERICS]
         schema = Schema({"x": column})
         engine = PostgresEngine(postgres.url() + "#sizes", schema)
         texts = ["x IS NULL"] + (["x"] if isinstance(column, Real | Integer | Flag) else ["x = 7"])

@@ -76,3 +76,10 @@ def empty_totals(block: Block, rows: int) -> NDArray[Any]:
     """Zeros in the block's layout, of a type that cannot overflow with this many rows."""
     safe = block_bound(block) * max(rows, 1) < EXACT_INT64
     return np.zeros(block.cells * block.width, dtype=np.int64 if safe else object)
+
+
+def sums_and_products(program: Program) -> tuple[int, int]:
+    """How many totals a program has, and how many products they and distances to centres take a row."""
+    scores = sum(len(step.constants) * len(step.args) for step in program.steps if step.op == "nearest")
+    grams = sum(block.width for block in program.blocks if block.gram)
+    return sum(block.width for block in program.blocks), scores + grams

@@ -84,8 +84,9 @@ def _positions(values: NDArray[Any], labels: Sequence[Label]) -> NDArray[np.floa
     order = sorted(range(len(labels)), key=lambda i: int(labels[i]))
     wanted = [int(labels[i]) for i in order]
     if values.dtype.kind == "f":
-        values = values.astype(np.float64)
-        kept = [(w, i) for w, i in zip(wanted, order, strict=True) if abs(w) < 2**1000 and int(float(w)) == w]
+        values = values.astype(np.result_type(values.dtype, np.float64))
+        held = values.dtype.type
+        kept = [(w, i) for w, i in zip(wanted, order, strict=True) if abs(w) < 2**1000 and int(held(w)) == w]
     else:
         info = np.iinfo(np.uint8 if values.dtype.kind == "b" else values.dtype)
         kept = [(w, i) for w, i in zip(wanted, order, strict=True) if info.min <= w <= info.max]
@@ -109,6 +110,13 @@ def positions_of_text(values: Sequence[Any], labels: Sequence[Label]) -> NDArray
 def labels_of(column: Column) -> Sequence[Label]:
     """The texts a column may hold; none unless it is a category of texts."""
     return column.values if isinstance(column, Category) and isinstance(column.values[0], str) else ()
+
+
+def whole_labels(column: Column) -> Sequence[Label]:
+    """The whole numbers a category may hold; none unless it is one of them. Decimals are looked up among them as they
+    are: made doubles, those beyond 2^53 would be taken for one another.
+    """
+    return column.values if isinstance(column, Category) and type(column.values[0]) is int else ()
 
 
 # -- sources -------------------------------------------------------------------------------------------------------

@@ -142,3 +142,12 @@ class Dialect:
 
 def _infix(sign: str) -> Template:
     return lambda a, b: f"({a} {sign} {b})"
+
+
+def position_of(x: str, pairs: Sequence[tuple[str, str]]) -> str:
+    """The second of the pair whose first equals x, by halving the sorted pairs."""
+    if len(pairs) <= 4:
+        return "CASE " + " ".join(f"WHEN {x} = {literal} THEN {code}" for literal, code in pairs) + " END"
+    middle = len(pairs) // 2
+    below, above = position_of(x, pairs[:middle]), position_of(x, pairs[middle:])
+    return f"CASE WHEN {x} < {pairs[middle][0]} THEN {below} ELSE {above} END"

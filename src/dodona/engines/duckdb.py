@@ -20,13 +20,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dodona.engines import duckdb_source as sources
-from dodona.engines.base import EXACT_DOUBLE, RowCount, block_bound, convolved, empty_totals
+from dodona.engines.base import EXACT_DOUBLE, RowCount, block_bound, convolved, empty_totals, sums_and_products
 from dodona.engines.columns import require_physical
 from dodona.engines.duckdb_dialect import DuckDBDialect, Physical
 from dodona.engines.kernels import Vector
 from dodona.engines.memory import MemoryEngine
 from dodona.engines.reports import Pick, Respond, picked
-from dodona.engines.sql import Compiled, Statement
+from dodona.engines.sql import Compiled
 from dodona.engines.units import Bounded, bounded_relation, require_unit
 from dodona.errors import BadTable
 from dodona.query.program import Program
@@ -142,7 +142,7 @@ class DuckDBEngine:
             counted = 0
             for row in cursor.execute(statement.text).fetchall():
                 counted += row[0]
-                _place(program, statement, row, results)
+                statement.place(row, program, results)
             self._count.check(counted)
         return np.concatenate([convolved(block, sums) for block, sums in zip(program.blocks, results, strict=True)])
 
@@ -160,7 +160,7 @@ class DuckDBEngine:
         counted = 0
         for columns, length in self._batches(program):
             counted += length
-            sums = MemoryEngine(self.schema, columns, length).totals(program)
+            sums = MemoryEngine(self.schema, columns, length, public_rows=self._count.public).totals(program)
             cuts = np.cumsum([len(result) for result in results])[:-1]
             parts = zip(results, np.split(sums, cuts), strict=True)
             results = [result + part.astype(result.dtype) for result, part in parts]
@@ -192,27 +192,8 @@ def _vector(array: Any) -> Vector:
     return filled.to_numpy(zero_copy_only=False), array.is_null().to_numpy(zero_copy_only=False)
 
 
-def _place(program: Program, statement: Statement, row: tuple[Any, ...], results: list[NDArray[Any]]) -> None:
-    """One row of a statement's result into the totals; NULL is the sum over no row."""
-    position = 1
-    key = 0
-    if statement.key:
-        cell, position = row[1], 2
-        cells = program.blocks[statement.parts[0][0]].cells
-        if cell is None or not 0 <= cell < cells:
-            return
-        key = int(cell)
-    for number, offsets in statement.parts:
-        width = program.blocks[number].width
-        for offset in offsets:
-            results[number][key * width + offset] = int(row[position] or 0)
-            position += 1
-
-
 def _long(program: Program) -> bool:
-    sums = sum(block.width for block in program.blocks)
-    scores = sum(len(step.constants) * len(step.args) for step in program.steps if step.op == "nearest")
-    products = scores + sum(block.width for block in program.blocks if block.gram)
+    sums, products = sums_and_products(program)
     return sums > MOST_SUMS or products > MOST_PRODUCTS or len(program.steps) > 4 * MOST_SUMS
 
 

@@ -12,13 +12,14 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from dodona.engines.dialect import Dialect, Template
+from dodona.engines.dialect import Dialect, Template, position_of
 from dodona.engines.magnitudes import LARGEST
 from dodona.query.schema import Category, Column, Flag, Integer, Label, Real, Schema
 
 # Columns of one statement, where each column is stored apart, so that more statements read nothing twice: with more, a
 # batch of all of them leaves the cache and planning takes longer than in proportion.
 COLUMNS_APART = 48
+_BITS = {"TINYINT": 8, "SMALLINT": 16, "INTEGER": 32, "BIGINT": 64, "HUGEINT": 128}
 
 
 class Physical(NamedTuple):
@@ -74,15 +75,15 @@ class DuckDBDialect(Dialect):
         if family == "text":
             return Physical(f"CAST({x} AS VARCHAR)" if kind != "VARCHAR" else x, family, kind)
         if family == "csv":
-            if isinstance(column, Flag) or (isinstance(column, Category) and not _whole_labels(column)):
+            if isinstance(column, Flag) or (isinstance(column, Category) and not _modest_labels(column)):
                 return raw
             return Physical(f"TRY_CAST({x} AS DOUBLE)", "float", kind)
         if kind == "DOUBLE" or (family == "boolean" and not isinstance(column, Real | Integer)):
             return raw
-        if family == "integer" and isinstance(column, Category):
-            return raw
+        if family in ("integer", "decimal") and isinstance(column, Category) and _whole_labels(column):
+            return raw  # compared digit by digit: as doubles, numbers beyond 2^53 would be taken for one another
         if family == "decimal":
-            width, scale = map(int, re.findall(r"\d+", kind))
+            width, scale = _digits(kind)
             # Beyond 2^53 and 10^22 a quotient of doubles is not correctly rounded; text is.
             x = f"CAST({x} AS VARCHAR)" if width > 15 or scale > 15 else x
             return Physical(f"TRY_CAST({x} AS DOUBLE)", "float", kind)
@@ -117,11 +118,25 @@ class DuckDBDialect(Dialect):
             true, false = (codes.get(value, self.number(None)) for value in (True, False))
             return f"CASE WHEN {flag} THEN {true} WHEN NOT ({flag}) THEN {false} END"
         if isinstance(labels[0], int):
-            literal = _whole_integer if raw.family == "integer" else _whole_double
-            pairs = [(literal(label), self.number(float(labels.index(label)))) for label in sorted(map(int, labels))]
+            whole = sorted(map(int, labels))
+            if raw.family == "csv":
+                return self._written(raw.expression, {label: labels.index(label) for label in whole})
+            pairs = [(_whole(label, raw), self.number(float(labels.index(label)))) for label in whole]
             listed = [(text, code) for text, code in pairs if text is not None]
-            return _found(raw.expression, listed) if listed else self.number(None)
+            return position_of(raw.expression, listed) if listed else self.number(None)
         return self._text(raw, [str(label) for label in labels])
+
+    def _written(self, x: str, codes: Mapping[int, int]) -> str:
+        """Of fields of text, where a label is beyond 2^53: by decimals, with all the digits that are left after the
+        point, so that a fraction is not rounded away.
+        """
+        tests = [
+            f"WHEN TRY_CAST({x} AS {kind}) = CAST('{label}' AS {kind}) THEN {self.number(float(code))}"
+            for label, code in codes.items()
+            if abs(label) < 10**38
+            for kind in [f"DECIMAL(38, {38 - len(str(abs(label)))})"]
+        ]
+        return f"CASE {' '.join(tests)} END" if tests else self.number(None)
 
     def _text(self, raw: Physical, labels: Sequence[str]) -> str:
         x = raw.expression
@@ -151,19 +166,26 @@ def _whole_labels(column: Category) -> bool:
     return type(column.values[0]) is int
 
 
-def _whole_integer(label: int) -> str | None:
-    """A whole number as an integer literal, if an integer column can hold it."""
-    return str(label) if abs(label) < 2**64 else None
+def _modest_labels(column: Category) -> bool:
+    """Whether doubles tell each from every other whole number."""
+    return _whole_labels(column) and all(abs(int(label)) < 2**53 for label in column.values)
 
 
-def _whole_double(label: int) -> str | None:
-    """A whole number as a double literal, if it is one exactly."""
-    return f"{label}e0" if abs(label) < 2**1000 and int(float(label)) == label else None
+def _whole(label: int, raw: Physical) -> str | None:
+    """A whole number as a literal of the column's own type, if that can hold it: between two types a comparison may
+    round, or fail on a row.
+    """
+    if raw.family == "float":
+        return f"{label}e0" if abs(label) < 2**1000 and int(float(label)) == label else None
+    if raw.family == "decimal":
+        width, scale = _digits(raw.kind)
+        return f"CAST('{label}' AS {raw.kind})" if abs(label) < 10 ** (width - scale) else None
+    bits, unsigned = _BITS[raw.kind.removeprefix("U")], raw.kind.startswith("U")
+    low, high = (0, 2**bits) if unsigned else (-(2 ** (bits - 1)), 2 ** (bits - 1))
+    return f"CAST('{label}' AS {raw.kind})" if low <= label < high else None
 
 
-def _found(x: str, pairs: Sequence[tuple[str, str]]) -> str:
-    """The second of the pair whose first equals x, by halving the sorted pairs."""
-    if len(pairs) <= 4:
-        return "CASE " + " ".join(f"WHEN {x} = {literal} THEN {code}" for literal, code in pairs) + " END"
-    middle = len(pairs) // 2
-    return f"CASE WHEN {x} < {pairs[middle][0]} THEN {_found(x, pairs[:middle])} ELSE {_found(x, pairs[middle:])} END"
+def _digits(kind: str) -> tuple[int, int]:
+    """Width and scale of a DECIMAL."""
+    width, scale = map(int, re.findall(r"\d+", kind))
+    return width, scale

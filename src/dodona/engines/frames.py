@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from dodona.engines.columns import Raw, from_array, labels_of, positions_of_text, present
+from dodona.engines.columns import Raw, from_array, labels_of, positions_of_text, present, whole_labels
 from dodona.errors import BadTable
-from dodona.query.schema import Column, Schema
+from dodona.query.schema import Column, Label, Schema
 
 
 def from_pandas(frame: Any, schema: Schema) -> tuple[dict[str, Raw], int]:
@@ -62,13 +63,9 @@ def _polars(series: Any, column: Column) -> Raw:
 
     dtype = series.dtype
     if dtype in (pl.String, pl.Categorical) or isinstance(dtype, pl.Enum | pl.Categorical):
-        # Distinct texts are few; each is looked up once.
-        texts = series.cast(pl.String)
-        unique = texts.unique()
-        at = positions_of_text(unique.to_list(), labels_of(column))
-        table = pl.DataFrame({"text": unique, "at": at})
-        found = pl.DataFrame({"text": texts}).join(table, on="text", how="left", maintain_order="left")["at"]
-        return Raw("text", str(dtype), found.fill_null(float("nan")).to_numpy(), None)
+        return Raw("text", str(dtype), _looked_up(series.cast(pl.String), labels_of(column)), None)
+    if isinstance(dtype, pl.Decimal) and whole_labels(column):
+        return Raw("listed", str(dtype), _looked_up(series, whole_labels(column)), None)
     null = series.is_null().to_numpy() if series.null_count() else None
     if isinstance(dtype, pl.Decimal):
         series, dtype = series.cast(pl.String).cast(pl.Float64), pl.Float64  # correctly rounded
@@ -79,6 +76,16 @@ def _polars(series: Any, column: Column) -> Raw:
     if dtype.is_float():
         return Raw("float", str(dtype), series.fill_null(float("nan")).to_numpy(), null)
     return Raw("other", str(dtype), np.zeros(len(series)), None)
+
+
+def _looked_up(series: Any, labels: Sequence[Label]) -> Any:
+    """Positions among the labels; distinct values are few, and each is looked up once."""
+    import polars as pl
+
+    unique = series.unique()
+    table = pl.DataFrame({"value": unique, "at": positions_of_text(unique.to_list(), labels)})
+    found = pl.DataFrame({"value": series}).join(table, on="value", how="left", maintain_order="left")["at"]
+    return found.fill_null(float("nan")).to_numpy()
 
 
 def from_arrow(source: Any, schema: Schema) -> tuple[dict[str, Raw], int]:
@@ -116,9 +123,11 @@ def _arrow(array: Any, column: Column) -> Raw:
         array, kind = array.cast(kind.value_type), kind.value_type
     shown = str(kind)
     if types.is_string(kind) or types.is_large_string(kind) or types.is_string_view(kind):
-        encoded = array.cast(pa.large_string()).dictionary_encode().unify_dictionaries()
-        chunks = [_indices(chunk, column) for chunk in encoded.chunks] or [np.zeros(0)]
-        return Raw("text", shown, np.concatenate(chunks), None)
+        return Raw("text", shown, _encoded(array.cast(pa.large_string()), labels_of(column)), None)
+    if types.is_decimal(kind) and whole_labels(column):
+        wide = pa.decimal256 if types.is_decimal256(kind) else pa.decimal128  # narrower ones cannot be encoded
+        plain = array.cast(wide(kind.precision, kind.scale))
+        return Raw("listed", shown, _encoded(plain, whole_labels(column)), None)
     null = np.asarray(array.is_null()) if array.null_count else None
     if types.is_decimal(kind):
         array, kind = array.cast(pa.string()).cast(pa.float64()), pa.float64()  # correctly rounded
@@ -131,7 +140,13 @@ def _arrow(array: Any, column: Column) -> Raw:
     return Raw("other", shown, np.zeros(len(array)), None)
 
 
-def _indices(chunk: Any, column: Column) -> Any:
-    at = positions_of_text(chunk.dictionary.to_pylist(), labels_of(column))
+def _encoded(array: Any, labels: Sequence[Label]) -> Any:
+    """Positions among the labels; each distinct value is looked up once."""
+    chunks = [_indices(chunk, labels) for chunk in array.dictionary_encode().unify_dictionaries().chunks]
+    return np.concatenate(chunks or [np.zeros(0)])
+
+
+def _indices(chunk: Any, labels: Sequence[Label]) -> Any:
+    at = positions_of_text(chunk.dictionary.to_pylist(), labels)
     codes = np.asarray(chunk.indices.fill_null(len(at)))
     return np.append(at, np.nan)[codes]

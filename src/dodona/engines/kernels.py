@@ -15,6 +15,8 @@ from numpy.typing import NDArray
 
 Mask = NDArray[np.bool_] | None
 Vector = tuple[NDArray[Any], Mask]
+Rows = NDArray[Any] | tuple[NDArray[Any], ...]
+"""Vectors of one length: as the matrix that they lie in, or each by itself."""
 Kernel = Callable[[Sequence[Vector], tuple[Any, ...]], Vector]
 
 
@@ -213,7 +215,7 @@ def on_grid(
 ) -> NDArray[np.float64]:
     """In whole steps of 2^-bits; NaN stays. Without ``clip`` the values are known to be in [low, high]."""
     low, high, bits = constants
-    steps = np.empty(np.broadcast_shapes(np.shape(x), np.shape(low))) if out is None else out
+    steps = np.empty(np.broadcast(x, low).shape) if out is None else out
     inside = np.clip(x, low, high, out=steps) if clip else x
     np.multiply(inside, np.ldexp(1.0, bits), out=steps)
     np.trunc(steps, out=steps)

@@ -14,8 +14,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dodona.engines.kernels import Vector
+from dodona.engines.kernels import Rows, Vector
 from dodona.engines.ranges import NEVER, Range, range_of
+from dodona.engines.stepwise import needed
 from dodona.query.program import BOOLEAN_OPS, Program, Step
 
 ALONE = frozenset({"bucket", "dot", "nearest"})  # their constants are lists, their arguments many
@@ -28,8 +29,6 @@ WORTH_A_THREAD = 1 << 17  # numbers that a call makes on average: with fewer, th
 # Written into buffers (``pieces.py``), or not written at all; truths take an eighth of the room of numbers.
 _HELD = frozenset({"column", "const", "add", "sub", "mul", "neg", "abs", "coalesce", "grid"})
 
-Rows = NDArray[Any] | tuple[NDArray[Any], ...]
-"""Vectors of one length: as the matrix that they lie in, or each by itself."""
 Places = slice | NDArray[np.intp]
 
 
@@ -78,7 +77,7 @@ class Lanes:
         marked = frozenset(name for name in program.columns if columns[name][1] is not None)
         ranges, finite = _known(steps)
         self._at: dict[int, tuple[int, int]] = {}  # step -> its group and its row there
-        members = _alike(steps, _needed(program), finite, marked, self._at)
+        members = _alike(steps, needed(program), finite, marked, self._at)
         kept = {self._at[root][0] for root in program.roots()}
         picks = [
             tuple(self.pick([steps[step].args[k] for step in own]) for k in range(len(steps[own[0]].args)))
@@ -121,15 +120,6 @@ class Lanes:
     def place(self, step: int) -> tuple[int, int]:
         """Group and row of a step."""
         return self._at[step]
-
-
-def _needed(program: Program) -> set[int]:
-    """The steps that the roots rest on."""
-    found = set(program.roots())
-    for index in range(len(program.steps) - 1, -1, -1):
-        if index in found:
-            found.update(program.steps[index].args)
-    return found
 
 
 def _known(steps: Sequence[Step]) -> tuple[list[Range], set[int]]:

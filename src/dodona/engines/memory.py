@@ -9,11 +9,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dodona.engines.base import EXACT_DOUBLE, block_bound, convolved, empty_totals
-from dodona.engines.kernels import Vector
+from dodona.engines.kernels import Rows, Vector, Vectors
 from dodona.engines.lanes import Lanes
 from dodona.engines.lattice import Lattice
 from dodona.engines.pieces import Space, Values, computed
 from dodona.engines.reports import Pick, Respond, picked
+from dodona.engines.stepwise import Steps, few_rows, one_by_one
 from dodona.engines.threads import divided
 from dodona.query.program import Block, Program
 from dodona.query.schema import Schema
@@ -25,13 +26,23 @@ class MemoryEngine:
     """``columns``: each schema column, already cleaned (``columns.py``), all of one length.
 
     ``threads``: at most as many, where others use the cores as well; None: as many as there are cores.
+    ``public_rows``: whether everyone may know how many rows there are. Where not, few are treated as many are: which
+    way is taken shows in the time, and one row more could change it.
     """
 
-    def __init__(self, schema: Schema, columns: Mapping[str, Vector], rows: int, threads: int | None = None) -> None:
+    def __init__(
+        self,
+        schema: Schema,
+        columns: Mapping[str, Vector],
+        rows: int,
+        threads: int | None = None,
+        public_rows: bool = True,
+    ) -> None:
         self.schema = schema
         self._columns = dict(columns)
         self._rows = rows
         self._threads = threads
+        self._public = public_rows
 
     def rows(self) -> int:
         """The number of rows."""
@@ -40,29 +51,27 @@ class MemoryEngine:
     def totals(self, program: Program) -> NDArray[Any]:
         """Exact sums: within a piece in whole doubles below 2^53, across pieces in integers."""
         sums = [empty_totals(block, self._rows) for block in program.blocks]
-        if program.blocks:
-            self._sum(program, sums)
+        lattices = {i: Lattice(block) for i, block in enumerate(program.blocks) if block.order is not None}
+        if self._few(program, self._rows) and self._rows <= _exact_rows(program):
+            values = one_by_one(program, self._columns, slice(0, self._rows))
+            _add(program, values, self._rows, sums, lattices)
+        else:
+            self._add_pieces(program, sums, lattices)
+        for index, lattice in lattices.items():
+            sums[index] += lattice.totals()
         return np.concatenate([convolved(block, own) for block, own in zip(program.blocks, sums, strict=True)])
 
-    def _sum(self, program: Program, sums: list[NDArray[Any]]) -> None:
+    def _add_pieces(self, program: Program, sums: list[NDArray[Any]], lattices: Mapping[int, Lattice]) -> None:
         """Adds up the blocks, piece by piece, on all cores."""
         lanes = Lanes(program, self._columns)
-        height = self._height(program, lanes)
+        height = _height(program, lanes)
         starts = range(0, self._rows, height)
-        lattices = {i: Lattice(block) for i, block in enumerate(program.blocks) if block.order is not None}
 
         def add(starts: range) -> list[NDArray[Any]]:
             found, space = [empty_totals(block, self._rows) for block in program.blocks], Space()
             for start in starts:
                 part = slice(start, min(start + height, self._rows))
-                values, length = computed(lanes, part, space), part.stop - start
-                for index, block in enumerate(program.blocks):
-                    selected = _selected(block, values, length)
-                    if index in lattices:
-                        lattices[index].add(values, selected, length)
-                    else:
-                        own = _block_sums(block, values, selected, length)
-                        found[index] += own.astype(np.int64).astype(found[index].dtype)
+                _add(program, computed(lanes, part, space), part.stop - start, found, lattices)
             return found
 
         blas = any(block.gram for block in program.blocks) or any(step.op == "nearest" for step in program.steps)
@@ -70,19 +79,20 @@ class MemoryEngine:
         for found in divided(add, starts, 1 if alone else self._threads, blas):
             for index, more in enumerate(found):
                 sums[index] += more
-        for index, lattice in lattices.items():
-            sums[index] += lattice.totals()
-
-    def _height(self, program: Program, lanes: Lanes) -> int:
-        """Rows of a piece: as many as can be added up in doubles without rounding, or fewer."""
-        largest = max((block_bound(block) for block in program.blocks), default=1)
-        totals = sum(block.cells * block.width for block in program.blocks)
-        return lanes.rows(max(1, (EXACT_DOUBLE - 1) // largest), totals)
 
     def run(self, program: Program, start: int, stop: int) -> dict[int, Vector]:
         """The values of the program's roots on rows start..stop."""
-        values = computed(Lanes(program, self._columns), slice(start, stop), Space())
+        part = slice(start, stop)
+        values: Values | Steps
+        if self._few(program, stop - start):
+            values = one_by_one(program, self._columns, part)
+        else:
+            values = computed(Lanes(program, self._columns), part, Space())
         return {step: values[step] for step in program.roots()}
+
+    def _few(self, program: Program, rows: int) -> bool:
+        """Whether the program is run step by step on so many rows."""
+        return self._public and rows <= few_rows(program)
 
     def reports(self, program: Program, pick: Pick, respond: Respond) -> Iterator[Any]:
         """What ``respond`` makes of the picked rows, chunk by chunk (``reports.py``)."""
@@ -96,29 +106,62 @@ class MemoryEngine:
     def explain(self, program: Program) -> str:
         """One line: where, how many steps, how many passes."""
         columns, steps = len(program.columns), len(program.steps)
-        height = self._height(program, Lanes(program, self._columns))
+        height = _height(program, Lanes(program, self._columns))
         return f"memory: one pass over {columns} columns in pieces of {height} rows, {steps} steps a row"
 
 
-def _block_sums(block: Block, values: Values, selected: NDArray[np.bool_] | None, length: int) -> NDArray[Any]:
+def _exact_rows(program: Program) -> int:
+    """As many rows as can be added up in doubles without rounding."""
+    largest = max((block_bound(block) for block in program.blocks), default=1)
+    return max(1, (EXACT_DOUBLE - 1) // largest)
+
+
+def _height(program: Program, lanes: Lanes) -> int:
+    """Rows of a piece: as many as can be added up in doubles without rounding, or fewer."""
+    totals = sum(block.cells * block.width for block in program.blocks)
+    return lanes.rows(_exact_rows(program), totals)
+
+
+def _add(
+    program: Program, values: Values | Steps, length: int, sums: list[NDArray[Any]], lattices: Mapping[int, Lattice]
+) -> None:
+    """Adds the blocks of a piece of ``length`` rows to their ``sums``, or to their lattices."""
+    for index, block in enumerate(program.blocks):
+        selected = _selected(block, values, length)
+        if index in lattices:
+            lattices[index].add(values, selected, length)
+        else:
+            own = _block_sums(block, values, selected, length)
+            sums[index] += own.astype(np.int64).astype(sums[index].dtype)
+
+
+def _block_sums(block: Block, values: Values | Steps, selected: NDArray[np.bool_] | None, length: int) -> NDArray[Any]:
     """Sums of the values, by cell if the block has a key; all are whole, so any order of adding gives the same."""
-    columns = values.matrix(block.values, length)
+    rows = values.rows(block.values, length)
     if block.gram:
+        columns = np.asarray(rows)
         columns = columns if selected is None else columns * selected
         return np.asarray(columns @ columns.T)[np.triu_indices(len(columns))]
     if block.key is None:
-        return columns.sum(axis=1) if selected is None else np.asarray((columns * selected).sum(axis=1))
+        return _row_sums(rows, selected)
     keys, null = values[block.key]
     keys = np.broadcast_to(keys, (length,))
     inside = (keys >= 0) & (keys < block.cells)
     inside = inside if null is None else inside & ~null
     inside = inside if selected is None else inside & selected
     cells = np.where(inside, keys, block.cells).astype(np.intp)
-    sums = [np.bincount(cells, weights=column, minlength=block.cells + 1)[: block.cells] for column in columns]
+    sums = [np.bincount(cells, weights=column, minlength=block.cells + 1)[: block.cells] for column in rows]
     return np.stack(sums, axis=1).ravel()
 
 
-def _selected(block: Block, values: Values, length: int) -> NDArray[np.bool_] | None:
+def _row_sums(rows: Rows, selected: NDArray[np.bool_] | None) -> NDArray[Any]:
+    """The sum of each; rows apart are not copied together, which would cost more than adding them up."""
+    if isinstance(rows, np.ndarray):
+        return np.asarray(rows.sum(axis=1) if selected is None else (rows * selected).sum(axis=1))
+    return np.array([(row if selected is None else row * selected).sum() for row in rows])
+
+
+def _selected(block: Block, values: Vectors, length: int) -> NDArray[np.bool_] | None:
     if block.where is None:
         return None
     true, null = values[block.where]

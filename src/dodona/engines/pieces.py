@@ -14,8 +14,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dodona.engines.kernels import KERNELS, Vector, either, for_null, on_grid
-from dodona.engines.lanes import Group, Lanes, Places, Rows
+from dodona.engines.kernels import KERNELS, Rows, Vector, either, for_null, on_grid
+from dodona.engines.lanes import Group, Lanes, Places
+from dodona.engines.stepwise import apart
 
 _IN_PLACE: dict[str, Callable[..., NDArray[Any]]] = {
     "add": np.add,
@@ -69,13 +70,13 @@ class Values:
         assert group is not None
         return group[0][row], None if group[1] is None else group[1][row]
 
-    def matrix(self, steps: Sequence[int], length: int) -> NDArray[Any]:
-        """The values of these steps as rows of a matrix of ``length`` columns."""
+    def rows(self, steps: Sequence[int], length: int) -> Rows:
+        """The values of these steps, ``length`` each: as a matrix if they lie so."""
         pick = self.lanes.together(steps)
         group = None if pick is None else self.groups[pick.group]
         if pick is not None and group is not None and group[0].shape[1] == length:
             return np.asarray(group[0][pick.places])
-        return np.stack([np.broadcast_to(self[step][0], (length,)) for step in steps])
+        return apart(self, steps, length)
 
 
 def computed(lanes: Lanes, part: slice, space: Space) -> Values:

@@ -21,14 +21,22 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dodona.engines import postgres_source as sources
-from dodona.engines.base import EXACT_DOUBLE, EXACT_INT64, RowCount, block_bound, convolved, empty_totals
+from dodona.engines.base import (
+    EXACT_DOUBLE,
+    EXACT_INT64,
+    RowCount,
+    block_bound,
+    convolved,
+    empty_totals,
+    sums_and_products,
+)
 from dodona.engines.columns import require_physical
 from dodona.engines.duckdb_dialect import Physical
 from dodona.engines.kernels import Vector
 from dodona.engines.memory import MemoryEngine
 from dodona.engines.postgres_dialect import PostgresDialect
 from dodona.engines.reports import Pick, Respond, picked
-from dodona.engines.sql import Compiled, Statement
+from dodona.engines.sql import Compiled
 from dodona.engines.units import Bounded, bounded_relation, require_unit
 from dodona.errors import BadTable
 from dodona.query.program import Program
@@ -192,7 +200,7 @@ class PostgresEngine:
                 counted = 0
                 for row in session.execute(statement.text):
                     counted += row[0]
-                    _place(program, statement, row, results)
+                    statement.place(row, program, results)
                 self._count.check(counted)
         return np.concatenate([convolved(block, sums) for block, sums in zip(program.blocks, results, strict=True)])
 
@@ -215,7 +223,8 @@ class PostgresEngine:
         counted = 0
         for columns, length in self._batches(program):
             counted += length
-            parts = np.split(MemoryEngine(self.schema, columns, length).totals(program), cuts)
+            engine = MemoryEngine(self.schema, columns, length, public_rows=self._count.public)
+            parts = np.split(engine.totals(program), cuts)
             results = [result + part.astype(result.dtype) for result, part in zip(results, parts, strict=True)]
         self._count.check(counted)
         return np.concatenate(results)
@@ -266,25 +275,8 @@ def _close(idle: dict[int, list[Any]]) -> None:
             own.pop().close()
 
 
-def _place(program: Program, statement: Statement, row: tuple[Any, ...], results: list[NDArray[Any]]) -> None:
-    """One row of a statement's result into the totals; NULL is the sum over no row."""
-    position, key = 1, 0
-    if statement.key:
-        cell, position = row[1], 2
-        if cell is None or not 0 <= cell < program.blocks[statement.parts[0][0]].cells:
-            return
-        key = int(cell)
-    for number, offsets in statement.parts:
-        width = program.blocks[number].width
-        for offset in offsets:
-            results[number][key * width + offset] = int(row[position] or 0)
-            position += 1
-
-
 def _long(program: Program) -> bool:
-    sums = sum(block.width for block in program.blocks)
-    scores = sum(len(step.constants) * len(step.args) for step in program.steps if step.op == "nearest")
-    products = scores + sum(block.width for block in program.blocks if block.gram)
+    sums, products = sums_and_products(program)
     wide = any(block_bound(block) >= EXACT_INT64 for block in program.blocks)  # beyond a bigint
     return wide or sums > MOST_SUMS or products > MOST_PRODUCTS or len(program.steps) > MOST_STEPS
 

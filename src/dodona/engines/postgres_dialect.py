@@ -15,7 +15,7 @@ from decimal import Decimal, localcontext
 from typing import Any
 
 from dodona.engines import postgres_arithmetic as arithmetic
-from dodona.engines.dialect import Dialect, Template
+from dodona.engines.dialect import Dialect, Template, position_of
 from dodona.engines.duckdb_dialect import Physical
 from dodona.engines.magnitudes import LARGEST, Size
 from dodona.query.schema import Label, Schema
@@ -151,7 +151,7 @@ class PostgresDialect(Dialect):
             return f"CASE WHEN {flag} THEN {true} WHEN NOT ({flag}) THEN {false} END"
         pairs: list[tuple[str, str]]
         if isinstance(labels[0], int):
-            whole = raw.family == "decimal" and _scale(raw.kind) == 0  # beyond 2^53 doubles would tell less apart
+            whole = raw.family == "decimal"  # beyond 2^53 doubles would tell less apart
             literal = _numeric_literal if whole else _whole_literal if raw.family == "integer" else _double_literal
             pairs = [(literal(label), codes[label]) for label in sorted(map(int, labels))]
             x = raw.expression if whole or raw.family == "integer" else self._double(raw)
@@ -160,7 +160,7 @@ class PostgresDialect(Dialect):
             pairs = [(self.text(label), code) for label, code in sorted(known, key=lambda pair: pair[0].encode())]
             x = raw.expression
         kept = [(text, code) for text, code in pairs if text]
-        return _found(x, kept) if kept else self.number(None)
+        return position_of(x, kept) if kept else self.number(None)
 
 
 def _staged(raw: Physical) -> str:
@@ -203,11 +203,3 @@ def _numeric_literal(label: int) -> str:
 def _double_literal(label: int) -> str:
     """A whole number as a double, if it is one exactly, else nothing."""
     return arithmetic.literal(float(label)) if abs(label) < 2**1000 and int(float(label)) == label else ""
-
-
-def _found(x: str, pairs: Sequence[tuple[str, str]]) -> str:
-    """The second of the pair whose first equals x, by halving the sorted pairs."""
-    if len(pairs) <= 4:
-        return "CASE " + " ".join(f"WHEN {x} = {literal} THEN {code}" for literal, code in pairs) + " END"
-    middle = len(pairs) // 2
-    return f"CASE WHEN {x} < {pairs[middle][0]} THEN {_found(x, pairs[:middle])} ELSE {_found(x, pairs[middle:])} END"

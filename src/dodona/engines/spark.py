@@ -21,7 +21,7 @@ from uuid import uuid4
 import numpy as np
 from numpy.typing import NDArray
 
-from dodona.engines.base import EXACT_DOUBLE, RowCount, block_bound, convolved, empty_totals
+from dodona.engines.base import EXACT_DOUBLE, RowCount, block_bound, convolved, empty_totals, sums_and_products
 from dodona.engines.columns import require_physical
 from dodona.engines.kernels import Vector
 from dodona.engines.memory import MemoryEngine
@@ -209,9 +209,7 @@ def _vectors(rows: list[Any], kinds: dict[str, type]) -> dict[str, Vector]:
 
 
 def _long(program: Program) -> bool:
-    sums = sum(block.width for block in program.blocks)
-    scores = sum(len(step.constants) * len(step.args) for step in program.steps if step.op == "nearest")
-    products = scores + sum(block.width for block in program.blocks if block.gram)
+    sums, products = sums_and_products(program)
     edges = max((len(step.constants) for step in program.steps if step.op == "bucket"), default=0)
     keys = len({block.key for block in program.blocks})
     longest = sums > MOST_SUMS or products > MOST_PRODUCTS or edges > MOST_EDGES or keys > MOST_BRANCHES

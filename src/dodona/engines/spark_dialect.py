@@ -158,7 +158,8 @@ class SparkDialect(Dialect):
             hashes = {code: zlib.crc32(held) for code, held in stored.items()}
             return self._found(x, literals, hashes, f"crc32({x})", "BINARY")
         kind, literal = _WHOLE.get(raw.family, _WHOLE["float"])
-        written = {code: text for code, label in enumerate(labels) if (text := literal(int(label))) is not None}
+        kind = kind.format(raw.scale)
+        written = {code: text for code, label in enumerate(labels) if (text := literal(int(label), raw.scale))}
         hashed = x if kind == "BIGINT" else f"CAST(CASE WHEN abs({x}) <= {MODEST} THEN {x} END AS BIGINT)"
         modest = {code: int(labels[code]) for code in written if kind == "BIGINT" or abs(int(labels[code])) <= MODEST}
         found = self._found(x, {code: written[code] for code in modest}, modest, hashed, kind)
@@ -200,8 +201,8 @@ def _staged(column: Column, raw: Physical) -> Physical:
     if isinstance(column, Category) and not isinstance(column.values[0], bool):
         if family == "integer":
             return raw._replace(expression=f"CAST({x} AS BIGINT)")
-        if family == "decimal" and scale == 0:
-            return raw._replace(expression=f"CAST({x} AS DECIMAL(38, 0))")
+        if family == "decimal":  # digit by digit: beyond 2^53 doubles would tell less apart
+            return raw._replace(expression=f"CAST({x} AS DECIMAL(38, {scale}))")
     exact = family in ("integer", "boolean") and isinstance(column, Real | Integer)
     return Physical(f"CAST({x} AS DOUBLE)", family if exact else "float", kind)
 
@@ -214,24 +215,25 @@ def _bytes(label: str) -> bytes | None:
         return None
 
 
-def _whole_integer(label: int) -> str | None:
-    """A whole number as an integer literal, if an integer column can hold it; -2^63 has no literal of its own."""
+def _whole_integer(label: int, _: int) -> str:
+    """A whole number as an integer literal, if a column can hold it, else nothing; -2^63 has none of its own."""
     if not -(2**63) <= label < 2**63:
-        return None
+        return ""
     return f"{label}L" if label > -(2**63) else "(-9223372036854775807L - 1L)"
 
 
-def _whole_decimal(label: int) -> str | None:
-    return f"CAST({label}BD AS DECIMAL(38, 0))" if abs(label) < 10**38 else None
+def _whole_decimal(label: int, scale: int) -> str:
+    """A whole number as a decimal with ``scale`` digits after the point, if there is room for it, else nothing."""
+    return f"CAST({label}BD AS DECIMAL(38, {scale}))" if abs(label) < 10 ** (38 - scale) else ""
 
 
-def _whole_double(label: int) -> str | None:
-    """A whole number as a double literal, if it is one exactly."""
-    return f"{float(label)!r}D" if abs(label) < 2**1000 and int(float(label)) == label else None
+def _whole_double(label: int, _: int) -> str:
+    """A whole number as a double literal, if it is one exactly, else nothing."""
+    return f"{float(label)!r}D" if abs(label) < 2**1000 and int(float(label)) == label else ""
 
 
 _WHOLE = {
     "integer": ("BIGINT", _whole_integer),
-    "decimal": ("DECIMAL(38, 0)", _whole_decimal),
+    "decimal": ("DECIMAL(38, {})", _whole_decimal),
     "float": ("DOUBLE", _whole_double),
 }

@@ -41,7 +41,8 @@ def work(program: Program, schema: Schema, rows: int) -> Work:
         wide = empty_totals_of(program, rows)
         for batch in batches:
             columns = {name: vector(batch.column(i)) for i, name in enumerate(names)}
-            own = MemoryEngine(schema, columns, batch.num_rows, threads=1).totals(program).astype(wide.dtype)
+            engine = MemoryEngine(schema, columns, batch.num_rows, threads=1, public_rows=False)
+            own = engine.totals(program).astype(wide.dtype)
             totals = own if totals is None else totals + own
             counted += batch.num_rows
         values = [counted] if totals is None else [counted, *totals.tolist()]

@@ -15,6 +15,8 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
+from numpy.typing import NDArray
+
 from dodona.engines.dialect import Dialect
 from dodona.engines.magnitudes import Size
 from dodona.engines.nodes import Node, Nodes, missing_step, only_summed, sizes_of
@@ -30,6 +32,17 @@ class Statement:
     text: str
     key: bool
     parts: tuple[tuple[int, tuple[int, ...]], ...]
+
+    def place(self, row: Sequence[Any], program: Program, totals: Sequence[NDArray[Any]]) -> None:
+        """A row of its result into the ``totals`` of the program's blocks; NULL is the sum over no row."""
+        cell, sums = (row[1], row[2:]) if self.key else (0, row[1:])
+        if cell is None or not 0 <= cell < program.blocks[self.parts[0][0]].cells:
+            return
+        found = iter(sums)
+        for number, offsets in self.parts:
+            first = int(cell) * program.blocks[number].width
+            for offset in offsets:
+                totals[number][first + offset] = int(next(found) or 0)
 
 
 class Compiled:

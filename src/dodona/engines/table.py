@@ -97,13 +97,13 @@ def _engine(source: Any, schema: Schema, unit: Unit | None, public: bool) -> tup
 
     if unit is None:
         columns, rows = read_columns(source, schema)
-        return MemoryEngine(schema, columns, rows), ""
+        return MemoryEngine(schema, columns, rows, public_rows=public), ""
     from dodona.engines.units import bounded_columns, readable_twice, unit_codes
 
     source = readable_twice(source)
     columns, rows = read_columns(source, schema)
     columns, rows = bounded_columns(schema, unit, columns, unit_codes(source, unit))
-    return MemoryEngine(schema, columns, rows), ""
+    return MemoryEngine(schema, columns, rows, public_rows=public), ""
 
 
 def _fixed(schema: Schema) -> str:

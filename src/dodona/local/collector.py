@@ -36,7 +36,13 @@ class Collected:
 
 
 class Collector:
-    """Collects reports to one ``invitation``."""
+    """Collects reports to one ``invitation``. It adds what it is handed: the same report twice counts twice.
+
+    A report has no identity, so that nothing joins it to its sender, and equal reports of two people are common (to a
+    yes-no question there are only two): to drop equals would bias every estimate. Nor would a number in the report keep
+    one person from making two. Whoever receives reports lets each sender in once, by a token that travels beside the
+    report and is kept apart from it, in one transaction with the count: ``server/survey_store.py`` does so.
+    """
 
     def __init__(self, invitation: str) -> None:
         self._invitation = invitation

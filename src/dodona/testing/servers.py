@@ -140,3 +140,13 @@ class Process:
         code = self.process.wait(60)
         self._out.close()
         return code
+
+
+PROBLEM = {"type", "title", "status", "code", "detail", "request_id", "charged"}
+
+
+def problem_code(response: Any) -> str:
+    """The code of a refusal, which must be a whole problem document."""
+    assert response.headers["content-type"] == "application/problem+json", response.text
+    assert set(response.json()) >= PROBLEM
+    return str(response.json()["code"])

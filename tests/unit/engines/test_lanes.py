@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from dodona.engines import cleaning, lanes, memory
+from dodona.engines import cleaning, lanes, memory, stepwise
 from dodona.engines.columns import read_columns
 from dodona.engines.kernels import KERNELS, Vector
 from dodona.engines.lanes import Lanes
@@ -116,6 +116,8 @@ def test_totals_do_not_depend_on_pieces_and_threads(name: str, threads: int, mon
     program = compile_query(QUERIES[name], SCHEMA, level=False).program
     columns, rows = read_columns(raw(4), SCHEMA)
     expected = MemoryEngine(SCHEMA, columns, rows, threads=1).totals(program).tolist()
+    monkeypatch.setattr(stepwise, "FEW", 0)
+    assert MemoryEngine(SCHEMA, columns, rows, threads=1).totals(program).tolist() == expected
     monkeypatch.setattr(lanes, "MOST_ROWS", 50)
     assert MemoryEngine(SCHEMA, columns, rows, threads=threads).totals(program).tolist() == expected
 
@@ -133,9 +135,11 @@ def long_way(program: Program, columns: dict[str, Vector], rows: int) -> list[in
     return [sum(a * b for a, b in zip(x, y, strict=True)) for x, y in pairs]
 
 
+@pytest.mark.parametrize("few", [0, stepwise.FEW], ids=["lanes", "steps"])
 @pytest.mark.parametrize("schema", [SCHEMA, FILLED], ids=["null", "filled"])
 @pytest.mark.parametrize("apart", [False, True], ids=["one matrix", "apart"])
-def test_products_of_columns(schema: Schema, apart: bool) -> None:
+def test_products_of_columns(schema: Schema, apart: bool, few: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stepwise, "FEW", few)
     columns, rows = read_columns(raw(len(schema)), schema)
     if apart:
         columns = {n: (v.copy(), None if m is None else m.copy()) for n, (v, m) in columns.items()}

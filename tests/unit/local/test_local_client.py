@@ -89,6 +89,17 @@ def test_reports_add_up_to_the_truth():
         oracle.ask("income")
 
 
+def test_equal_reports_are_of_two_people_for_all_a_collector_knows():
+    """There are two reports to a yes-no question: to drop equals would leave a half as the estimate, come what may."""
+    text = invitation(Value(as_expr("smoker")), SCHEMA, 1)
+    reports = [Client(1, bits=SeededBits(i)).report(text, {"smoker": True, "age": 40}) for i in range(400)]
+    assert len(set(reports)) == 2
+    collector = Collector(text)
+    assert collector.add_all(reports) == collector.reports == 400
+    found = collector.collected()
+    assert abs(float(found.mean) - 1) < 5 * float(found.stddev) < 1
+
+
 def test_misfit_reports_are_counted_and_never_added():
     query = Value(as_expr("smoker"))
     text, other = invitation(query, SCHEMA, 1), invitation(query, SCHEMA, 2)

@@ -3,23 +3,15 @@
 import json
 import re
 import threading
-import time
 
-import numpy as np
 import pytest
 
 import dodona as dd
 from dodona.errors import AnswerLost
 from dodona.query.statistic import Partition, Products, Stack, Value, as_expr
+from dodona.testing.servers import problem_code
 
 QUESTION = {"question": "age >= 65 AND smoker", "effort": {"share": "0.01"}}
-PROBLEM = {"type", "title", "status", "code", "detail", "request_id", "charged"}
-
-
-def code(response):
-    assert response.headers["content-type"] == "application/problem+json"
-    assert set(response.json()) >= PROBLEM
-    return response.json()["code"]
 
 
 def test_price_then_ask(house):
@@ -76,7 +68,7 @@ def test_a_retry_is_neither_charged_twice_nor_given_new_noise(house):
     assert again == [first.text] * 3
     assert house.spent() == spent
     other = house.post("ask", {**QUESTION, "question": "age >= 66"}, headers=name)
-    assert (other.status_code, code(other)) == (409, "refused")
+    assert (other.status_code, problem_code(other)) == (409, "refused")
     assert house.spent() == spent
     mine = house.post("ask", QUESTION, "b", headers=name)  # b's name for a request is not a's
     assert mine.json()["total"] != first.json()["total"] or mine.json()["cost"]["seq"] != first.json()["cost"]["seq"]
@@ -123,7 +115,7 @@ def test_a_fault_after_the_charge_is_charged_and_says_nothing(house, monkeypatch
     headers = {"Idempotency-Key": "lost"}
     for _ in range(2):
         response = house.post("ask", QUESTION, headers=headers)
-        assert (response.status_code, code(response)) == (500, "answer-lost")
+        assert (response.status_code, problem_code(response)) == (500, "answer-lost")
         assert response.json()["charged"] is True
         assert "4711" not in response.text
         assert response.json()["detail"] == str(AnswerLost())
@@ -203,7 +195,7 @@ def test_shares_hold_and_their_sum_never_passes_the_lifetime(house):
     tenth = {**QUESTION, "effort": {"share": "0.1"}}
     assert [house.post("ask", tenth).status_code for _ in range(4)] == [200, 200, 200, 409]
     refused = house.post("ask", tenth)
-    assert code(refused) == "budget-spent"
+    assert problem_code(refused) == "budget-spent"
     assert set(refused.json()) >= {"price", "left", "unit"}
     assert house.post("price", tenth).json()["affordable"] is False
     assert house.post("price", tenth, "b").json()["affordable"] is True
@@ -251,14 +243,14 @@ REFUSED = [
 def test_refused_without_charge(house, route):
     for body, expected in REFUSED:
         response = house.post(route, body)
-        assert (code(response), response.status_code // 100) == (expected, 4), (body, response.text)
+        assert (problem_code(response), response.status_code // 100) == (expected, 4), (body, response.text)
         assert response.json()["charged"] is False
     assert house.spent() == 0
 
 
 def test_large_bodies_are_refused_before_they_are_read(house):
     response = house.post("ask", b" " * (2 << 20))
-    assert (response.status_code, code(response)) == (413, "too-large")
+    assert (response.status_code, problem_code(response)) == (413, "too-large")
 
     def endless():
         for _ in range(200):
@@ -269,7 +261,7 @@ def test_large_bodies_are_refused_before_they_are_read(house):
     )
     assert response.status_code == 413
     wrong = house.send("POST", "/v1/datasets/people/ask", content=b"{}", headers={"Content-Type": "text/plain"})
-    assert (wrong.status_code, code(wrong)) == (415, "media-type")
+    assert (wrong.status_code, problem_code(wrong)) == (415, "media-type")
 
 
 def test_an_answer_too_wide_is_refused_before_the_charge(house):
@@ -277,7 +269,7 @@ def test_an_answer_too_wide_is_refused_before_the_charge(house):
         as_expr("age"), Partition(as_expr("FLOOR(income)"), Partition(as_expr("sex"), Value(as_expr("1"))))
     )
     response = house.post("ask", {"query": Stack((wide,) * 4).to_json(), "effort": {"share": "0.01"}})
-    assert (response.status_code, code(response)) == (422, "bad-query")
+    assert (response.status_code, problem_code(response)) == (422, "bad-query")
     conditions = tuple(as_expr(f"age >= {i}") for i in range(64))
     response = house.post(
         "ask", {"query": Products(conditions, as_expr("1"), 4).to_json(), "effort": {"share": "0.01"}}
@@ -287,8 +279,8 @@ def test_an_answer_too_wide_is_refused_before_the_charge(house):
 
 
 def test_unknown_addresses_and_methods(house):
-    assert code(house.send("GET", "/v2/datasets")) == "not-found"
-    assert code(house.send("PUT", "/v1/datasets")) == "no-method"
+    assert problem_code(house.send("GET", "/v2/datasets")) == "not-found"
+    assert problem_code(house.send("PUT", "/v1/datasets")) == "no-method"
     assert house.send("GET", "/v1/datasets/people/ledger?limit=0").status_code == 422
     assert house.send("GET", "/v1/datasets/people/ledger?after=x").status_code == 422
 
@@ -325,74 +317,10 @@ def test_too_many_requests(house):
     assert house.send("GET", "/v1/datasets", "curator").status_code == 200  # of one key only
 
 
-# -- operations -------------------------------------------------------------------------------------------------------
-
-
-def test_health_turns_red_with_the_ledger(house):
-    assert house.client.get("/healthz").json() == {"status": "ok"}
-    (house.folder / "people.ledger").unlink()
-    red = eventually(lambda: house.client.get("/healthz"), lambda found: found.status_code == 503)  # kept a second
-    assert (red.status_code, red.json()) == (503, {"status": "red"})
-    lost = house.post("ask", QUESTION)
-    assert (lost.status_code, code(lost)) == (503, "ledger")
-
-
-def eventually(read, there):
-    """What is written once the response has left may come a moment after it."""
-    for _ in range(500):
-        if there(found := read()):
-            break
-        time.sleep(0.01)
-    return found
-
-
-def test_a_fault_of_ours_is_a_problem_document_and_no_log_gets_its_words(house, monkeypatch, capfd):
-    """R12: one fixed text for whoever asked; the kind of error and the line for whoever mends it."""
-
-    def broken(*_, **__):
-        raise RuntimeError("row 17 holds 4711")
-
-    monkeypatch.setattr(next(iter(house.service.datasets)).book, "left", broken)
-    found = house.send("GET", "/v1/datasets/people", headers={"X-Request-Id": "broken-one"})
-    assert (found.status_code, code(found)) == (500, "fault")
-    assert found.headers["content-type"] == "application/problem+json"
-    log = eventually((house.folder / "audit.log").read_text, lambda text: '"broken-one"' in text)
-    (line,) = [line for line in map(json.loads, log.splitlines()) if line["request"] == "broken-one"]
-    assert (line["status"], line["code"]) == (500, "fault")
-    assert re.fullmatch(r"RuntimeError at \w+\.py:\d+", line["about"])
-    assert "4711" not in found.text + log + "".join(capfd.readouterr())
-
-
 def test_a_hole_where_an_expression_must_stand_is_refused(house):
     for text in ("SELECT SUM() FROM people", "SELECT COUNT() FROM people", "SELECT AVG() FROM people GROUP BY sex"):
         found = house.post("price", {"sql": text, "effort": {"share": "0.1"}})
-        assert (found.status_code, code(found)) == (422, "bad-query"), text
-
-
-def test_metrics_count(house):
-    house.post("ask", QUESTION)
-    house.post("price", {**QUESTION, "question": "nothing"})
-    assert house.client.get("/metrics").status_code == 401
-    assert house.send("GET", "/metrics", "a").status_code == 403
-
-    def read():
-        return house.send("GET", "/metrics", "curator").text
-
-    text = eventually(read, lambda text: 'status="422"} 1' in text)
-    assert re.search(r'dodona_requests_total\{.*route="/v1/datasets/\{dataset\}/ask",status="200"\} 1', text)
-    assert re.search(r'route="/v1/datasets/\{dataset\}/price",status="422"\} 1', text)
-    assert re.search(r'dodona_budget_spent\{.*dataset="people"', text)
-
-
-def test_every_request_is_audited(house):
-    house.post("ask", QUESTION, headers={"X-Request-Id": "the-one"})
-    log = eventually((house.folder / "audit.log").read_text, lambda text: '"the-one"' in text)
-    (line,) = [line for line in map(json.loads, log.splitlines()) if line["request"] == "the-one"]
-    assert line["analyst"] == "analyst-a"
-    assert line["charge"] >= 1
-    told = {"time", "pid", "request", "method", "route", "status", "key", "analyst", "role", "dataset", "charge", "ms"}
-    assert set(line) == told  # of the question nothing
-    assert line["route"] == "/v1/datasets/{dataset}/ask"
+        assert (found.status_code, problem_code(found)) == (422, "bad-query"), text
 
 
 def test_price_reads_no_row(house, monkeypatch):
@@ -400,105 +328,4 @@ def test_price_reads_no_row(house, monkeypatch):
     for data in house.service.datasets:
         monkeypatch.setattr(data.table.engine, "totals", None)
     assert house.post("price", QUESTION).status_code == 200
-    assert house.spent() == 0
-
-
-def test_a_release_and_its_synopsis(house):
-    body = {"kind": "intervals", "settings": {"column": "age", "bits": 4}, "effort": {"share": "0.2"}}
-    assert house.send("POST", "/v1/datasets/people/releases", "a", json=body).status_code == 403
-    started = house.send("POST", "/v1/datasets/people/releases", "curator", json=body)
-    assert started.status_code == 202, started.text
-    path = f"/v1/datasets/people/releases/{started.json()['id']}"
-    for _ in range(200):
-        state = house.send("GET", path, "curator").json()
-        if state["state"] != "running":
-            break
-        time.sleep(0.1)
-    assert state["state"] == "done", state
-    assert state["progress"]["asked"] >= 1
-    assert 0 < state["progress"]["share"] <= 0.2 + 1e-9
-    spent = house.spent()
-    listed = house.send("GET", "/v1/datasets/people/synopses").json()["items"]
-    assert [item["id"] for item in listed] == [state["synopsis"]]
-    free = house.post(f"synopses/{state['synopsis']}/ask", {"question": "age >= 50"})
-    assert free.status_code == 200, free.text
-    assert abs(free.json()["total"] - 250) < 150
-    counted = house.post(
-        f"synopses/{state['synopsis']}/ask", {"sql": "SELECT COUNT(*) AS n FROM people WHERE age < 50"}
-    )
-    assert counted.status_code == 200, counted.text
-    outside = house.post(f"synopses/{state['synopsis']}/ask", {"question": "income > 5"})
-    assert (outside.status_code, code(outside)) == (422, "unsupported")
-    assert house.spent() == spent
-    file = house.send("GET", f"/v1/datasets/people/synopses/{state['synopsis']}").content
-    (house.folder / "got.synopsis").write_bytes(file)
-    assert np.isfinite(dd.load(house.folder / "got.synopsis").ask("age >= 50").total)
-    assert house.send("GET", "/v1/datasets/people/releases", "curator").json()["items"][0]["state"] == "done"
-
-
-@pytest.mark.parametrize(
-    ("kind", "settings", "first"),
-    [
-        ("conjunctions", {"width": 2, "columns": ["sex", "smoker"]}, "a conjunction, on average"),
-        ("intervals", {"column": "age", "bits": 4}, "a random range, on average"),
-        ("boxes", {"columns": ["age", "income"], "bits": 4}, "a random box, 95 times of 100"),
-    ],
-)
-def test_a_release_has_its_price_before_anything_is_spent(house, monkeypatch, kind, settings, first):
-    for data in house.service.datasets:
-        monkeypatch.setattr(data.table.engine, "totals", None)  # no row is read
-    body = {"kind": kind, "settings": settings, "effort": {"share": "0.25"}}
-    assert house.send("POST", "/v1/datasets/people/releases/price", "a", json=body).status_code == 403
-    found = house.send("POST", "/v1/datasets/people/releases/price", "curator", json=body)
-    assert found.status_code == 200, found.text
-    price = found.json()
-    whole = house.send("GET", "/v1/datasets/people", "curator").json()["left"]
-    assert price["cost"]["share"] == pytest.approx(0.25)
-    assert price["cost"]["amount"] + price["cost"]["left"] == pytest.approx(whole)
-    assert price["affordable"]
-    assert price["methods"][0]["words"] == first
-    dearer = {**body, "effort": {"share": "1/100"}}
-    worse = house.send("POST", "/v1/datasets/people/releases/price", "curator", json=dearer).json()["methods"][0]
-    assert 0 < price["methods"][0]["error"] < worse["error"]
-    assert house.spent() == 0
-
-
-@pytest.mark.parametrize(
-    ("kind", "settings", "status"),
-    [
-        ("intervals", {"column": ["age"]}, 422),
-        ("intervals", {}, 422),
-        ("boxes", {"columns": ["age"]}, 422),
-        ("cuts", {"tail": "age", "head": "income"}, 422),
-        ("cuts", {"tail": "age", "head": "age"}, 200),
-    ],
-)
-def test_a_release_that_cannot_be_priced_is_refused(house, kind, settings, status):
-    body = {"kind": kind, "settings": settings, "effort": {"share": "0.25"}}
-    assert house.send("POST", "/v1/datasets/people/releases/price", "curator", json=body).status_code == status
-    assert house.spent() == 0
-
-
-@pytest.mark.parametrize(
-    "body",
-    [
-        {"kind": "os.system", "settings": {}, "effort": {"share": "0.1"}},
-        {"kind": "intervals", "settings": {"seed": 1}, "effort": {"share": "0.1"}},
-        {"kind": "intervals", "settings": {"column": "age"}, "effort": {"tolerance": "0.1"}},
-    ],
-)
-def test_odd_releases_are_refused(house, body):
-    assert house.send("POST", "/v1/datasets/people/releases", "curator", json=body).status_code == 422
-    assert house.spent() == 0
-
-
-def test_a_release_with_a_wrong_setting_ends_refused(house):
-    body = {"kind": "intervals", "settings": {"column": ["age"]}, "effort": {"share": "0.1"}}
-    started = house.send("POST", "/v1/datasets/people/releases", "curator", json=body).json()
-    for _ in range(100):
-        state = house.send("GET", f"/v1/datasets/people/releases/{started['id']}", "curator").json()
-        if state["state"] != "running":
-            break
-        time.sleep(0.05)
-    assert state["state"] == "refused"
     assert house.spent() == 0
