@@ -24,17 +24,19 @@ from dodona.synopses.axis import Axis
 
 Floats = NDArray[np.float64]
 Edges = NDArray[np.int64]
-_DRAWS = 12
+DRAWS = 12
 
 
 class Way(ABC):
     """Abstract: what every way of counting can do.
 
     ``risk``: a search is made only where it promises this much less than counting all cells, since isotonic regression
-    takes more from the latter than is predicted.
+    takes more from the latter than is predicted. ``fewest``: with fewer runs than this, noise falls too little for what
+    is lost inside them: that of roots grows with the logarithm of their number, that of counts with its root.
     """
 
     risk: ClassVar[float]
+    fewest: ClassVar[int]
 
     @abstractmethod
     def fitted(self, buckets: int) -> Way:
@@ -49,7 +51,7 @@ class Way(ABC):
         """Rows below each edge, 0 first, from the answer."""
 
     @abstractmethod
-    def noise(self, buckets: int, spread: Floats) -> Floats:
+    def noise(self, buckets: int, spread: Floats, draws: int = DRAWS) -> Floats:
         """What noise does to the curve: public simulations, one in each row."""
 
 
@@ -60,6 +62,7 @@ class ByTree(Way):
     shape: Shape
 
     risk: ClassVar[float] = 1.0
+    fewest: ClassVar[int] = 8
 
     def fitted(self, buckets: int) -> ByTree:
         return ByTree(Shape.even(buckets, self.shape.branching[-1])) if buckets < self.shape.leaves else self
@@ -70,12 +73,12 @@ class ByTree(Way):
     def curve(self, buckets: int, totals: Floats, spread: Floats) -> Floats:
         return prefix_curve(tree_cells(self.shape, buckets, totals, spread))
 
-    def noise(self, buckets: int, spread: Floats) -> Floats:
+    def noise(self, buckets: int, spread: Floats, draws: int = DRAWS) -> Floats:
         variances = level_variances(self.shape, buckets, spread)
         if max(variances) == 0:
             return np.zeros((1, buckets + 1))
         leaves = [self.shape.leaves // span for span in self.shape.spans][-len(variances) :]
-        return noise_prefixes(leaves, variances, _DRAWS)[:, : buckets + 1]
+        return noise_prefixes(leaves, variances, draws)[:, : buckets + 1]
 
     def __str__(self) -> str:
         return "counts by level, least squares"
@@ -88,6 +91,7 @@ class ByRoots(Way):
     kind: Factorisation
 
     risk: ClassVar[float] = 1.15
+    fewest: ClassVar[int] = 16
 
     def fitted(self, buckets: int) -> ByRoots:  # noqa: ARG002
         return self
@@ -98,8 +102,8 @@ class ByRoots(Way):
     def curve(self, buckets: int, totals: Floats, spread: Floats) -> Floats:  # noqa: ARG002
         return self.kind.curve(totals)
 
-    def noise(self, buckets: int, spread: Floats) -> Floats:
-        return self.kind.noise(buckets, float(np.max(spread)))
+    def noise(self, buckets: int, spread: Floats, draws: int = DRAWS) -> Floats:
+        return self.kind.noise(buckets, float(np.max(spread)), draws)
 
     def __str__(self) -> str:
         return self.kind.words

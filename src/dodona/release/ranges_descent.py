@@ -3,6 +3,10 @@
 BLR section 4's search for cut points, with a whole level priced as one count, since its runs are disjoint. A run is
 split 16-fold where it has more rows than noise; each level has its own part of the budget, and one that is never
 reached is not paid for.
+
+One heavy value among thin ones must not lend its weight to its neighbours' noise: a run that stands out of its family
+is kept as it was counted and the others are shrunk among themselves; all runs together have no more rows than are
+publicly known, and one deviation of noise; and a heavy cell is a run by itself, which takes no cuts from the others.
 """
 
 from __future__ import annotations
@@ -26,25 +30,51 @@ Floats = NDArray[np.float64]
 Edges = NDArray[np.int64]
 BRANCH = 16
 EVEN = 0.25
+"""Cuts spread evenly over the axis, for one at a quantile of the rows found."""
+ANYWHERE = 0.7
+"""The part of what noise may hide that is taken to lie evenly over the axis; the rest, evenly over the runs found."""
+OUT = 4
+"""A run that has this many deviations of noise more than the middle one of its family stands out of it."""
+FIRST, LATER = 3, 4
+"""Deviations that are rows, not noise: in the first level, where runs are few and what is missed is lost, and below."""
 
 
 @dataclass(frozen=True, eq=False)
 class Sketch:
-    """Estimated ``counts`` of the runs between ``edges``; ``spent``: the part of the budget it took."""
+    """Estimated ``counts`` of the runs between ``edges``; ``spent``: the part of the budget it took.
+
+    ``noise``: deviation of one count; ``doubt``: of all of them together, the rows that may be anywhere.
+    """
 
     edges: Edges
     counts: Floats
+    noise: float
+    doubt: float
     bills: tuple[Bill, ...]
     spent: Fraction
 
     def cuts(self, count: int) -> Edges:
-        """At most ``count`` runs, cut at evenly spaced quantiles of what was found."""
-        cells = int(self.edges[-1])
-        curve = prefix_curve(self.counts)
-        # Some cuts are spread evenly over the axis: what the search missed then still has runs.
-        curve = curve + EVEN * max(curve[-1], 1.0) * self.edges / cells
-        found = np.rint(np.interp(np.linspace(0.0, curve[-1], count + 1)[1:-1], curve, self.edges)).astype(np.int64)
-        return np.unique(np.concatenate([[0], found.clip(1, cells - 1), [cells]]))
+        """At most ``count`` runs: heavy cells by themselves, the rest cut at evenly spaced quantiles of its rows."""
+        cells, alone = int(self.edges[-1]), self._alone(count)
+        around = np.union1d(self.edges[:-1][alone], self.edges[1:][alone])
+        curve = prefix_curve(np.where(alone, 0.0, self.counts))
+        # What the search missed still has runs. What noise may hide lies anywhere on the axis, or in any run it found.
+        even, each = self.edges / cells, np.arange(len(self.edges)) / (len(self.edges) - 1)
+        hidden = max(self.doubt, 1.0) * (ANYWHERE * even + (1 - ANYWHERE) * each)
+        curve = curve + EVEN * curve[-1] * even + hidden
+        steps = np.linspace(0.0, curve[-1], max(count - len(around), 1) + 1)[1:-1]
+        found = np.rint(np.interp(steps, curve, self.edges)).astype(np.int64)
+        return np.unique(np.concatenate([[0], found.clip(1, cells - 1), around, [cells]]))
+
+    def _alone(self, count: int) -> NDArray[np.bool_]:
+        """Single cells with more rows than noise, and than a run of the others would have."""
+        able = (np.diff(self.edges) == 1) & (self.counts > FIRST * self.noise)
+        alone = np.zeros(len(able), dtype=np.bool_)
+        while True:
+            wider = alone | (able & (self.counts > float(self.counts[~alone].sum()) / count))
+            if 2 * wider.sum() >= count or np.array_equal(wider, alone):
+                return alone
+            alone = wider
 
     def rows(self, edges: Edges) -> Floats:
         """Estimated rows between other edges."""
@@ -64,7 +94,7 @@ def sketched(oracle: Oracle, axis: Axis, portion: Portion, part: Fraction, runs:
         noise = float(np.max(answer.spread))
         found = found.refined(np.asarray(answer.total, dtype=np.float64), noise**2, parents)
         span //= BRANCH
-        enough = max(4 * noise, float(found.counts.sum()) / runs)
+        enough = max((FIRST if len(bills) == 1 else LATER) * noise, float(found.counts.sum()) / runs)
         heavy = np.flatnonzero((found.counts > enough) & (np.diff(edges) > span)) if span else np.array([], dtype=int)
         if len(heavy) == 0:
             break
@@ -72,12 +102,22 @@ def sketched(oracle: Oracle, axis: Axis, portion: Portion, part: Fraction, runs:
         finer = np.unique(np.concatenate([edges, *(np.arange(edges[i], edges[i + 1], span) for i in heavy)]))
         parents = np.searchsorted(edges, finer[:-1], side="right") - 1
         edges = finer
-    return Sketch(edges, found.counts, tuple(bills), len(bills) * part / levels)
+    counts = found.counts if oracle.rows is None else at_most(found.counts, float(oracle.rows) + noise)
+    return Sketch(edges, counts, noise, math.sqrt(found.variances.sum()), tuple(bills), len(bills) * part / levels)
+
+
+def at_most(counts: Floats, rows: float) -> Floats:
+    """The nearest counts, none negative, that add up to ``rows`` or less: all lowered alike, as far as 0."""
+    if counts.sum() <= rows:
+        return counts
+    falling = np.sort(counts)[::-1]
+    lowered = (np.cumsum(falling) - rows) / np.arange(1, len(counts) + 1)
+    return np.asarray((counts - lowered[falling > lowered][-1]).clip(0))
 
 
 @dataclass(frozen=True, eq=False)
 class Found:
-    """Estimated ``counts`` of the runs so far, none negative, and their ``variances``."""
+    """Estimated ``counts`` of the runs so far, none negative; ``variances``: of a family's sum, shared out."""
 
     counts: Floats
     variances: Floats
@@ -86,16 +126,30 @@ class Found:
         """With new counts of finer runs, each inside the run ``parents`` names.
 
         A family's sum is the mean of both measurements, weighted by their variances. How it is shared out follows the
-        children's counts, shrunk towards equal parts by what of their differences is noise (James and Stein 1961).
+        children's counts: those that stand out as they are, the others shrunk towards their mean by what of their
+        differences is noise (James and Stein 1961; large ones are spared as in Efron and Morris 1971).
         """
         if variance == 0:
             return Found(measured.clip(0), np.zeros(len(measured)))
-        size = np.bincount(parents, minlength=len(self.counts)).astype(np.float64)
-        sums = np.bincount(parents, weights=measured, minlength=len(self.counts))
-        weight = 1 / (1 + size * variance / np.maximum(self.variances, 1e-300))
-        known = np.where(np.isinf(self.variances), sums, weight * sums + (1 - weight) * self.counts)
-        off = measured - (sums / size)[parents]
-        scatter = np.bincount(parents, weights=off**2, minlength=len(self.counts))
-        real = np.clip(1 - np.maximum(size - 1, 0) * variance / np.maximum(scatter, 1e-300), 0.0, 1.0)
-        left = np.where(np.isinf(self.variances), size * variance, weight * size * variance)
-        return Found(((known / size)[parents] + real[parents] * off).clip(0), (left / size)[parents])
+
+        def by_family(values: Floats) -> Floats:
+            return np.bincount(parents, values, len(self.counts)).astype(np.float64)
+
+        size, sums = by_family(np.ones(len(measured))), by_family(measured)
+        first = np.isinf(self.variances)
+        weight = np.where(first, 1.0, 1 / (1 + size * variance / np.maximum(self.variances, 1e-300)))
+        known = weight * sums + np.where(first, 0.0, (1 - weight) * self.counts)
+        out = measured - middles(measured, parents)[parents] > OUT * math.sqrt(variance)
+        others = size - by_family(out.astype(np.float64))
+        mean = by_family(np.where(out, 0.0, measured)) / np.maximum(others, 1)
+        off = np.where(out, 0.0, measured - mean[parents])
+        real = np.clip(1 - np.maximum(others - 1, 0) * variance / np.maximum(by_family(off**2), 1e-300), 0.0, 1.0)
+        shares = np.where(out, measured, mean[parents] + real[parents] * off)
+        counts = shares + ((known - by_family(shares)) / size)[parents]
+        return Found(counts.clip(0), (weight * variance)[parents])
+
+
+def middles(values: Floats, families: NDArray[np.intp]) -> Floats:
+    """The lower median of each family; every number up to the last is a family."""
+    order, size = np.lexsort((values, families)), np.bincount(families)
+    return np.asarray(values[order][np.cumsum(size) - size + (size - 1) // 2])

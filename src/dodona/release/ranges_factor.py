@@ -45,12 +45,12 @@ class Factorisation:
     query: Callable[[Expr], Query]
     curve: Callable[[Floats], Floats]
 
-    def noise(self, cells: int, spread: float) -> Floats:
+    def noise(self, cells: int, spread: float, draws: int = _DRAWS) -> Floats:
         """What noise of this standard deviation does to the curve: public simulations, one in each row."""
         if spread == 0:
             return np.zeros((1, cells + 1))
-        draws = np.random.default_rng(3).normal(0.0, spread, (_DRAWS, cells))
-        return np.stack([self.curve(draw) for draw in draws])
+        drawn = np.random.default_rng(3).normal(0.0, spread, (draws, cells))
+        return np.stack([self.curve(draw) for draw in drawn])
 
 
 def factor_offer(oracle: Oracle, axis: Axis, portion: Portion, kind: Factorisation) -> Offer | None:

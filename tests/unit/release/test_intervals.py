@@ -16,7 +16,7 @@ from dodona.release.intervals import METHODS, intervals
 from dodona.release.portion import Portion
 from dodona.release.ranges_count import ByRoots, ByTree, best_counting
 from dodona.release.ranges_curve import rising
-from dodona.release.ranges_descent import sketched
+from dodona.release.ranges_descent import Found, Sketch, at_most, sketched
 from dodona.release.ranges_factor import CIRCLE, TOEPLITZ, second_root
 from dodona.release.ranges_tree import Shape, consistent
 from dodona.synopses.axis import Axis
@@ -218,6 +218,46 @@ def test_the_search_isolates_a_heavy_value_and_cuts_no_more_than_pays():
     made = intervals(curator, "x", epsilon="0.0175", method="quantile buckets")
     assert len(made.body.edges) < 200
     assert made.ask("x = 17").total == pytest.approx(36_000, rel=0.15)
+
+
+def test_noise_beside_a_heavy_run_is_shrunk_away():
+    noise = np.random.default_rng(1).laplace(0, 100 / math.sqrt(2), 16)
+    measured = noise + np.append(5000.0, np.zeros(15))
+    found = Found(np.zeros(1), np.full(1, np.inf)).refined(measured, 100.0**2, np.zeros(16, dtype=np.intp))
+    assert found.counts[0] == pytest.approx(5000, abs=500)
+    assert np.ptp(found.counts[1:]) < 50  # as counted they differ by 300 and more
+    assert np.ptp(measured[1:]) > 300
+
+
+def test_runs_have_no_more_rows_than_are_known_and_are_lowered_alike():
+    counts = np.array([10.0, 4.0, 0.0, 1.0])
+    np.testing.assert_allclose(at_most(counts, 20.0), counts)
+    np.testing.assert_allclose(at_most(counts, 9.0), [7.5, 1.5, 0.0, 0.0])
+
+
+def test_a_heavy_cell_is_a_run_and_takes_no_cuts_from_the_others():
+    edges = np.append([0, 1], np.arange(16, 4097, 16))
+    counts = np.append([90_000.0], np.full(len(edges) - 2, 40.0))
+    cuts = Sketch(edges, counts, 10.0, 160.0, (), Fraction(1)).cuts(16)
+    assert cuts[1] == 1
+    assert len(cuts) - 1 == 15
+    assert np.diff(cuts[1:]).max() < 1.5 * 4096 / 14
+
+
+def test_one_heavy_cell_and_a_thin_rest_are_not_lost_in_the_noise_between():
+    rng = np.random.default_rng(2)
+    values = np.append(np.zeros(17_000, dtype=int), rng.integers(1400, 2100, 800))
+    table = Table({"x": values}, Schema({"x": Integer(0, 4095)}), neighbours="add-remove", rows=len(values))
+    truth = np.append(0, np.cumsum(np.bincount(values, minlength=4096)))
+    ends = np.sort(rng.integers(0, 4096, (4000, 2)), axis=1) + np.array([0, 1])
+    errors = []
+    for seed in range(20):
+        made = intervals(
+            seeded_curator(table, Budget(epsilon="0.01"), seed), "x", share=1, method="quantile buckets"
+        ).body
+        curve = np.interp(np.arange(4097), made.edges, made.curve) - truth
+        errors.append(np.abs(curve[ends[:, 1]] - curve[ends[:, 0]]).mean())
+    assert np.mean(errors) < 205  # with the noise beside the heavy cell kept, 247
 
 
 @pytest.mark.parametrize("way", [ByTree(Shape.even(40, 4)), ByRoots(TOEPLITZ), ByRoots(CIRCLE)])
