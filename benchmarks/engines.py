@@ -94,7 +94,7 @@ def matrix(rows: int, columns: int) -> tuple[np.ndarray[Any, Any], Schema, Memor
     points = np.random.default_rng(0).uniform(-1, 1, (rows, columns))
     schema = Schema({f"x{i}": Real(-1, 1) for i in range(columns)})
     cleaned, count = read_columns(points, schema)
-    return points, schema, MemoryEngine(schema, cleaned, count)
+    return points, schema, MemoryEngine(schema, cleaned, count, public_rows=True)
 
 
 def second_moments(rows: int = 1_000_000, columns: int = 100) -> list[Row]:
@@ -103,7 +103,7 @@ def second_moments(rows: int = 1_000_000, columns: int = 100) -> list[Row]:
     plan = compile_query(Outer(Features(tuple(map(Column, schema)))), schema, level=False)
 
     def from_array() -> None:
-        MemoryEngine(schema, *read_columns(points, schema)).totals(plan.program)
+        MemoryEngine(schema, *read_columns(points, schema), public_rows=True).totals(plan.program)
 
     return [
         compared(case, run, lambda: points.T @ points, TURNS, 2.0, "NumPy's X^T X")

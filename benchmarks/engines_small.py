@@ -49,7 +49,7 @@ def compared(case: str, engine: MemoryEngine, program: Program, turns: int) -> R
 def measured(rows: int, turns: int) -> Iterator[Row]:
     """A row for each question."""
     spread = np.random.default_rng(0).random((rows, len(SCHEMA))) * [100, 160_000, 50, 4, 1]
-    narrow = MemoryEngine(SCHEMA, *read_columns(spread, SCHEMA))
+    narrow = MemoryEngine(SCHEMA, *read_columns(spread, SCHEMA), public_rows=True)
     for name, query in QUESTIONS.items():
         yield compared(f"{name}, {rows:,} rows", narrow, compile_query(query, SCHEMA, level=False).program, turns)
     _, schema, wide = matrix(rows, 100)

@@ -31,6 +31,6 @@ def truth(condition: Expr, rows: Any, schema: Schema) -> NDArray[np.bool_]:
     read = columns_of(condition)
     known = {name: column for name, column in schema.items() if name in read} or dict(schema)
     columns, count = read_columns(rows, Schema(known))
-    values, null = MemoryEngine(schema, columns, count).run(program, 0, count)[step]
+    values, null = MemoryEngine(schema, columns, count, public_rows=True).run(program, 0, count)[step]
     true = values if null is None else values & ~null
     return np.array(np.broadcast_to(true, (count,)), dtype=bool)

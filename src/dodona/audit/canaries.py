@@ -30,6 +30,7 @@ from dodona.engines.table import Table
 from dodona.errors import BadQuery
 from dodona.oracle import Oracle
 from dodona.privacy.budget import Budget
+from dodona.privacy.pure import pure_spent
 
 Floats = NDArray[np.float64]
 Algorithm = Callable[[Oracle], Any]
@@ -108,7 +109,7 @@ def canary(
         raise BadQuery(f"runs must be at least 20 and confidence between 0 and 1. Got {runs} and {confidence}.")
     sides: list[list[list[float]]] = []
     outcomes: list[list[str]] = []
-    charged = 0
+    charged, pure, whole = 0, True, budget.pure_whole or Fraction(0)
     suspicion = Suspicion(one, other)
     for table in (one, other):
         scored, told = [], []
@@ -116,17 +117,18 @@ def canary(
             oracle = curator(table, budget)
             algorithm(oracle)
             charged = max(charged, oracle.ledger.spent())
+            noted = pure_spent(oracle.ledger)
+            pure = pure and oracle.ledger.spent() == budget.capacity and noted is not None and noted <= whole
             scored.append(_scores(suspicion, oracle))
             told.append(_finding(oracle))
         sides.append(scored)
         outcomes.append(told)
-    attack, rates = _tested([np.array(side) for side in sides], outcomes, budget, confidence)
+    unit = "epsilon" if pure else budget.unit
+    attack, rates = _tested([np.array(side) for side in sides], outcomes, unit, confidence)
     epsilon, delta = (float(x) for x in budget.guarantee(charged))
-    unit, claimed = budget.unit, float(budget.amount(charged))
+    # All of an (epsilon, delta) budget spent purely keeps its epsilon, and no rho.
+    claimed = float(whole if pure else budget.amount(charged))
     bound = rates.epsilon() if unit == "epsilon" else rates.rho()
-    if budget.pure_whole is not None and charged == budget.capacity:
-        # All of it may have been spent purely, which keeps (epsilon, delta) and no rho.
-        unit, claimed, bound = "epsilon", float(budget.pure_whole), rates.epsilon(delta)
     return CanaryAudit(
         name,
         unit,
@@ -182,7 +184,7 @@ def _finding(oracle: WatchedCurator) -> str:
 
 
 def _tested(
-    sides: Sequence[Floats], outcomes: Sequence[Sequence[str]], budget: Budget, confidence: float
+    sides: Sequence[Floats], outcomes: Sequence[Sequence[str]], unit: str, confidence: float
 ) -> tuple[str, Rates]:
     """The attack and threshold that did best on the first third of the runs, on the others."""
     third = len(sides[0]) // 3
@@ -192,10 +194,9 @@ def _tested(
         np.array([math.log((learned[0][o] + 0.5) / (learned[1][o] + 0.5)) for o in outcomes[side]]) for side in (0, 1)
     ]
     scored = [np.vstack([columns[side], ratio[side]]) for side in (0, 1)]
-    delta = float(budget.delta)
 
     def worth(rates: Rates) -> float:
-        return rates.epsilon(delta) if budget.unit == "epsilon" else rates.rho()
+        return rates.epsilon() if unit == "epsilon" else rates.rho()
 
     best: tuple[float, int, float, bool] = (-1.0, 0, 0.0, True)
     for attack in range(len(scored[0])):

@@ -103,7 +103,7 @@ class DuckDBEngine:
         try:
             for columns, length in self._batches(program, ordered):
                 chosen = pick(start, start + length)
-                part = MemoryEngine(self.schema, picked(columns, chosen), len(chosen))
+                part = MemoryEngine(self.schema, picked(columns, chosen), len(chosen), public_rows=self._count.public)
                 yield from part.reports(program, lambda a, b: np.arange(b - a), respond)
                 start += length
         finally:

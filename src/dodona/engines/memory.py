@@ -36,7 +36,7 @@ class MemoryEngine:
         columns: Mapping[str, Vector],
         rows: int,
         threads: int | None = None,
-        public_rows: bool = True,
+        public_rows: bool = False,
     ) -> None:
         self.schema = schema
         self._columns = dict(columns)
@@ -100,7 +100,7 @@ class MemoryEngine:
         for start in range(0, self._rows, CHUNK):
             stop = min(start + CHUNK, self._rows)
             rows = pick(start, stop)
-            part = MemoryEngine(self.schema, picked(columns, start + rows), len(rows))
+            part = MemoryEngine(self.schema, picked(columns, start + rows), len(rows), public_rows=self._public)
             yield respond(part.run(program, 0, len(rows)), len(rows))
 
     def explain(self, program: Program) -> str:

@@ -97,7 +97,7 @@ class SparkEngine:
         start = 0
         for columns, length in self._batches(program, self._ordered):
             chosen = pick(start, start + length)
-            part = MemoryEngine(self.schema, picked(columns, chosen), len(chosen))
+            part = MemoryEngine(self.schema, picked(columns, chosen), len(chosen), public_rows=self._count.public)
             yield from part.reports(program, lambda a, b: np.arange(b - a), respond)
             start += length
         if start != self._count.opened:

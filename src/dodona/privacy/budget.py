@@ -158,6 +158,8 @@ class Budget:
             return spent, Fraction(0)
         delta = self.delta or _DISPLAY_DELTA
         epsilon = (epsilon_of if self.queries is None else sulq_epsilon_of)(spent, delta)
+        if self.pure_whole is not None and units_spent >= self.capacity:
+            epsilon = max(epsilon, self.pure_whole)  # all of it may have been one pure release, at the whole epsilon
         return (epsilon if pure is None else min(epsilon, pure)), delta
 
     def as_dict(self) -> dict[str, str | int | None]:

@@ -8,18 +8,18 @@ times the deviation of a Laplace count at epsilon 1. Whoever spends all of it at
     so they keep (epsilon, delta) alone; and they are alone: the charge of the full capacity is admitted only where
     nothing was paid before, and nothing is admitted after it.
 
-The full charge is durable in the outer ledger before the first question is answered. Each question follows there with
-its answer, as an entry of amount 0: what was asked stays in one book. The sums inside live as long as the process; what
-is left of a pocket that was lost stays spent.
+The first question that costs anything is charged in full in the outer ledger, durably, before it is answered; those
+after it are entered there with an amount of 0: what was asked stays in one book. The sums inside live as long as the
+process; what is left of a pocket that was lost stays spent. A quota that is lowered later does not reach into a pocket
+that was paid for.
 """
 
 from __future__ import annotations
 
-import secrets
 import threading
 from dataclasses import replace
 
-from dodona.errors import Unsupported
+from dodona.errors import Refused, Unsupported
 from dodona.privacy.budget import Budget
 from dodona.privacy.cost import Cost
 from dodona.privacy.ledger import Charge, Entry, Ledger, Receipt, Verified
@@ -37,7 +37,7 @@ class Pocket:
                 f"only a budget of epsilon and delta can be spent as one pure epsilon; this one is {about.budget}."
             )
         self._outer, self._analyst, self._lock = outer, analyst, threading.Lock()
-        self._paid = False
+        self._payer: str | None = None  # the request that was charged the whole
         inner = Budget(epsilon=about.budget.pure_whole)
         # In memory: it refuses forked processes, which could each spend all that is left (HOSTILE V54).
         self._inner = open_ledger(
@@ -55,33 +55,29 @@ class Pocket:
         detail: str = "",
         scope: tuple[int, ...] | None = None,
     ) -> Charge:
-        """Counted inside, then, the first time, paid for outside, then entered there; any of them may refuse."""
-
-        def charged(ledger: Ledger, units: int) -> Charge:
-            return ledger.charge(
-                amount=units, analyst=analyst, request_id=request_id, what=what, detail=detail, scope=scope
-            )
-
+        """Counted inside, then entered outside: the first that costs anything is charged the whole budget there."""
+        if analyst != self._analyst:
+            raise Refused(f"A pocket must be asked by the analyst who opened it, {self._analyst!r}. This is another.")
         with self._lock:
-            inside = charged(self._inner, amount).receipt
-            self._pay()
-            entered = charged(self._outer, 0)
-        return replace(entered, receipt=replace(inside, seq=entered.receipt.seq, hash=entered.receipt.hash))
-
-    def _pay(self) -> None:
-        """The whole of the outer budget, once: ``BudgetSpent`` where any of it is gone."""
-        if self._paid:
-            return
-        budget = self._outer.genesis.budget
-        whole = Cost.pure(self.genesis.budget.total)
-        self._outer.charge(
-            amount=budget.capacity,
-            analyst=self._analyst,
-            request_id=f"pocket {secrets.token_hex(16)}",
-            what=f"the whole budget as pure epsilon {self.genesis.budget.epsilon}, for the questions that follow",
-            detail=f"pocket{noted(whole)}",
-        )
-        self._paid = True
+            inside = self._inner.charge(
+                amount=amount, analyst=analyst, request_id=request_id, what=what, detail=detail, scope=scope
+            )
+            if request_id == self._payer or (self._payer is None and amount):
+                # One atomic entry, on everyone: a refusal of any kind leaves the budget as it was.
+                entered = self._outer.charge(
+                    amount=self._outer.genesis.budget.capacity,
+                    analyst=analyst,
+                    request_id=request_id,
+                    what=what,
+                    detail=f"{detail}; the whole budget{noted(Cost.pure(self.genesis.budget.total))}",
+                )
+                self._payer = request_id
+            else:
+                entered = self._outer.charge(
+                    amount=0, analyst=analyst, request_id=request_id, what=what, detail=detail, scope=scope
+                )
+        receipt = replace(inside.receipt, seq=entered.receipt.seq, hash=entered.receipt.hash)
+        return replace(entered, receipt=receipt)
 
     def store_answer(self, seq: int, answer: str) -> None:
         """In the outer ledger."""
@@ -101,7 +97,7 @@ class Pocket:
 
     def left(self, scope: tuple[int, ...] | None = None) -> int:
         """Inside; nothing where the outer ledger could not pay for it any more."""
-        payable = self._paid or self._outer.left() == self._outer.genesis.budget.capacity
+        payable = self._payer is not None or self._outer.left() == self._outer.genesis.budget.capacity
         return self._inner.left(scope) if payable else 0
 
     def entries(self, start: int = 1, limit: int = 100) -> list[Entry]:

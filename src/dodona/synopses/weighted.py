@@ -82,7 +82,7 @@ def as_points(schema: Schema, columns: Mapping[str, NDArray[Any]]) -> tuple[dict
 
 def pieces(plan: Plan, schema: Schema, points: Mapping[str, Vector], count: int) -> Iterator[list[Piece]]:
     """For each block of the plan, its totals per cell as pieces, in the units of the question."""
-    engine = MemoryEngine(schema, points, count)
+    engine = MemoryEngine(schema, points, count, public_rows=True)
     vectors = engine.run(plan.program, 0, count)
     start = 0
     for block in plan.program.blocks:

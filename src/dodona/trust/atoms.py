@@ -40,7 +40,7 @@ class Atoms:
             known = _size(column) - (column.missing is None)
             values = code.astype(np.float64) if isinstance(column, Category) else code == 1
             vectors[name] = (values, code >= known if column.missing is None else None)
-        self._engine = MemoryEngine(schema, vectors, self.count)
+        self._engine = MemoryEngine(schema, vectors, self.count, public_rows=True)
 
     def touched(self, scopes: tuple[tuple[Expr, ...], ...]) -> tuple[int, ...] | None:
         """The atoms some part of a query can depend on; None if that is all of them."""

@@ -40,7 +40,7 @@ def program(name: str) -> Program:
 @pytest.mark.parametrize("rows", [0, 1, 7, 500])
 @pytest.mark.parametrize("name", QUERIES)
 def test_both_ways_give_the_same(name: str, rows: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    engine = MemoryEngine(SCHEMA, columns(rows), rows)
+    engine = MemoryEngine(SCHEMA, columns(rows), rows, public_rows=True)
     totals, vectors = engine.totals(program(name)), engine.run(program(name), 0, rows)
     monkeypatch.setattr(stepwise, "FEW", -1)
     assert engine.totals(program(name)).tolist() == totals.tolist()
@@ -63,7 +63,7 @@ def test_the_way_depends_on_rows_and_program_alone(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(stepwise, "FEW", 40 * len(program("count").steps))
     for rows in (40, 41):
         for value in (None, 0.0, 3.0, np.nan, np.inf):
-            MemoryEngine(SCHEMA, columns(rows, value), rows).totals(program("count"))
+            MemoryEngine(SCHEMA, columns(rows, value), rows, public_rows=True).totals(program("count"))
     assert taken == [40] * 5
 
 
@@ -80,6 +80,9 @@ def test_a_private_number_of_rows_decides_nothing(
     monkeypatch.setattr("dodona.engines.memory.one_by_one", seen)
     table = Table({"x": np.ones(9), "y": np.ones(9)}, SCHEMA, neighbours=neighbours)
     assert table.engine.totals(program("count")).tolist() == [0]
+    assert bool(taken) is steps
+    taken.clear()
+    assert sum(table.engine.reports(program("count"), lambda a, b: np.arange(b - a), lambda _, rows: rows)) == 9
     assert bool(taken) is steps
 
 
