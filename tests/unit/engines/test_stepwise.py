@@ -82,7 +82,8 @@ def test_a_private_number_of_rows_decides_nothing(
     assert table.engine.totals(program("count")).tolist() == [0]
     assert bool(taken) is steps
     taken.clear()
-    assert sum(table.engine.reports(program("count"), lambda a, b: np.arange(b - a), lambda _, rows: rows)) == 9
+    engine: Any = table.engine
+    assert sum(engine.reports(program("count"), lambda a, b: np.arange(b - a), lambda _, rows: rows)) == 9
     assert bool(taken) is steps
 
 
