@@ -116,6 +116,13 @@ def parity(module: Any) -> Any:
     return rows
 
 
+def quantiles(module: Any) -> Any:
+    """A few drawn values."""
+    drawn = np.random.default_rng(0).lognormal(0, 1, 2_000).clip(0, 100)
+    module.columns = lambda: {"log-normal": (drawn, module.Real(0, 100), np.linspace(0, 100, 101))}
+    return module.main()
+
+
 def ranges(module: Any) -> None:
     """A made-up histogram."""
     from dodona.privacy.budget import Budget
@@ -195,6 +202,7 @@ WAYS: dict[str, Callable[[Any], Any]] = {
     "local": local,
     "noise_families": noise_families,
     "parity": parity,
+    "quantiles": quantiles,
     "ranges": ranges,
     "reconstruction": reconstruction,
     "samplers": samplers,

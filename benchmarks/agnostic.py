@@ -18,17 +18,17 @@ from typing import Any
 import numpy as np
 
 from dodona.bounds.klnrs import theorem_3_4_error
+from dodona.concepts.boxes import even_cuts
+from dodona.concepts.concept import Agreement, Learnable
 from dodona.concepts.conjunctions import Conjunctions
-from dodona.concepts.cuts import even_cuts
-from dodona.concepts.learnable import Agreement, Learnable
 from dodona.concepts.trees import Trees
 from dodona.engines.table import Table
 from dodona.learn.agnostic import AgnosticLearner
+from dodona.oracles.curator import Curator
 from dodona.privacy.budget import Budget
 from dodona.query.expr import Column
 from dodona.query.plan import compile_query
 from dodona.query.schema import Flag, Real, Schema
-from dodona.trust.curator import Curator
 
 Rows = list[dict[str, Any]]
 BITS = 64

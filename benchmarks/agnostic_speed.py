@@ -11,11 +11,10 @@ import time
 from typing import Any
 
 from benchmarks.agnostic import BITS, bits_table
-
 from dodona.concepts.conjunctions import Conjunctions
 from dodona.learn.agnostic import AgnosticLearner
+from dodona.oracles.curator import Curator
 from dodona.privacy.budget import Budget
-from dodona.trust.curator import Curator
 
 FITS, SECONDS = 3, 10.0
 

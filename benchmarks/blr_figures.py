@@ -12,11 +12,10 @@ import matplotlib
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 import numpy as np
-from benchmarks.ranges import AT_MOST
 
-from dodona.audit.distributional import separation
-from dodona.audit.parity_separation import half_replaced, parity_gap, parseval_bound
-from dodona.bounds.blr import chain_probability
+from benchmarks.ranges import AT_MOST
+from dodona.bounds.releases import chain_probability
+from dodona.papers.distributional import half_replaced, parity_gap, parseval_bound, separation
 
 BLUE, ORANGE, GREEN = "#0072b2", "#d55e00", "#009e73"  # told apart without colour vision too
 HELD = "held out "

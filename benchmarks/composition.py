@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from dodona.audit.composition import compared
 from dodona.mechanisms import DiscreteGaussian
+from dodona.papers.composition import compared
 
 
 def main() -> list[dict[str, Any]]:

@@ -17,9 +17,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dodona.graphs import distinct_edges, edge_table, read_pairs
+from dodona.oracles.curator import Curator
 from dodona.privacy.budget import Budget
 from dodona.release import cuts
-from dodona.trust.curator import Curator
 
 DATA = Path(os.environ.get("DODONA_DATA", Path(__file__).parents[2] / "shared" / "data"))
 RUNS, SETS, BLOCKS = 80, 10, 12

@@ -17,8 +17,7 @@ import numpy as np
 
 from dodona.concepts.grid import Grid
 from dodona.query.schema import Flag, Schema
-from dodona.release.array_library import NUMPY, Library
-from dodona.release.dense_weights import DenseWeights
+from dodona.synopses.cells import NUMPY, DenseWeights, Library
 
 UPDATES, JUDGED = 100, 20
 SECONDS, ARRAYS = 60.0, 4.0

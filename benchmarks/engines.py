@@ -15,11 +15,11 @@ from typing import Any
 
 import duckdb
 import numpy as np
-from benchmarks._turns import Row, compared
 
-from dodona.engines.columns import read_columns
+from benchmarks._turns import Row, compared
 from dodona.engines.duckdb import DuckDBEngine
 from dodona.engines.memory import MemoryEngine
+from dodona.engines.memory.columns import read_columns
 from dodona.learn import PCA
 from dodona.query.expr import Column
 from dodona.query.plan import compile_query

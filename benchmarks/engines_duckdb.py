@@ -15,8 +15,8 @@ import tempfile
 from pathlib import Path
 
 import duckdb
-from benchmarks._turns import Row, compared
 
+from benchmarks._turns import Row, compared
 from dodona.engines.duckdb import DuckDBEngine
 from dodona.query.plan import compile_query
 from dodona.query.schema import Real, Schema

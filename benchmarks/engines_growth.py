@@ -17,10 +17,10 @@ from typing import Any
 import duckdb
 import numpy as np
 
-from dodona.engines.base import Engine
-from dodona.engines.columns import read_columns
 from dodona.engines.duckdb import DuckDBEngine
+from dodona.engines.engine import Engine
 from dodona.engines.memory import MemoryEngine
+from dodona.engines.memory.columns import read_columns
 from dodona.query.expr import Column
 from dodona.query.plan import compile_query
 from dodona.query.schema import Real, Schema

@@ -13,13 +13,13 @@ import itertools
 import os
 
 import numpy as np
-from benchmarks._turns import Row, compared, seconds
 
+from benchmarks._turns import Row, compared, seconds
 from dodona.engines.postgres import PostgresEngine
 from dodona.query.plan import compile_query
 from dodona.query.schema import Column, Integer, Real, Schema
 from dodona.query.statistic import Stack, Value, as_expr
-from dodona.testing.postgres import PostgresServer
+from tests.support.postgres import PostgresServer
 
 ROWS = int(os.environ.get("ROWS", "10000000"))
 TURNS = 3

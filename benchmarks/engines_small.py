@@ -1,7 +1,7 @@
 """Questions on small tables in memory: microseconds step by step, as few rows are answered, and laid out in lanes.
 
 Both ways run in turns over the same columns and must give the same integers; medians. 10,000 rows are still few for all
-of these (``engines/stepwise.py`` says where the line is).
+of these (``engines/memory/steps.py`` says where the line is).
 """
 
 from __future__ import annotations
@@ -11,12 +11,12 @@ from collections.abc import Iterator
 from unittest import mock
 
 import numpy as np
+
 from benchmarks._turns import Row, seconds
 from benchmarks.engines import SCHEMA, SUMS, matrix
-
-from dodona.engines import stepwise
-from dodona.engines.columns import read_columns
 from dodona.engines.memory import MemoryEngine
+from dodona.engines.memory import run as stepwise
+from dodona.engines.memory.columns import read_columns
 from dodona.query.expr import Column
 from dodona.query.plan import compile_query
 from dodona.query.program import Program

@@ -15,13 +15,13 @@ from pathlib import Path
 from typing import Any
 
 import duckdb
-from benchmarks._turns import Row, compared, seconds
 
+from benchmarks._turns import Row, compared, seconds
 from dodona.engines.spark import SparkEngine
 from dodona.query.plan import compile_query
 from dodona.query.schema import Real, Schema
 from dodona.query.statistic import Stack, Value, as_expr
-from dodona.testing.spark import local_session
+from tests.support.spark import local_session
 
 ROWS = int(os.environ.get("ROWS", "10000000"))
 SUMS = int(os.environ.get("SUMS", "1000"))

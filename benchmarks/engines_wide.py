@@ -14,12 +14,11 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks._turns import Row, seconds
-
 from dodona.engines.table import Table
 from dodona.query.plan import compile_query
-from dodona.testing.postgres import PostgresServer
-from dodona.testing.spark import local_session
-from dodona.testing.wide import made, opened, workloads
+from tests.support.postgres import PostgresServer
+from tests.support.spark import local_session
+from tests.support.wide import made, opened, workloads
 
 ROWS = int(os.environ.get("ROWS", "20000"))
 

@@ -212,7 +212,7 @@ def ours(name: str, rows: Any, y: Any, bounds: Any, epsilon: float) -> tuple[dic
         majority.append(float(np.mean(y_test == np.bincount(y_train).argmax())))
         for kind, make in wanted().items():
             more = {"edges": _EDGES.get(name)} if kind == "ID3" else {}
-            model = make(epsilon=epsilon, delta=DELTA, bounds=tuple(bounds), **more)
+            model = make(epsilon=epsilon, delta=DELTA, bounds=tuple(bounds), classes=np.unique(y), **more)
             found[kind].append(float(model.fit(train, y_train).score(test, y_test)))
     return found, majority
 

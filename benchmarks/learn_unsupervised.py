@@ -265,8 +265,8 @@ def speed() -> list[Row]:
 
 
 def _one_round(oracle: dd.Oracle, init: Matrix) -> None:
-    from dodona.learn.encoding import alike, features_of
-    from dodona.learn.lloyd import ask_round
+    from dodona.learn._encoding import alike, features_of
+    from dodona.learn._lloyd import ask_round
 
     features = alike(features_of(oracle.schema, tuple(oracle.schema)))
     ask_round(oracle, tuple(feature.expr for feature in features), init / 4, 1.0, 1)

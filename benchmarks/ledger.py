@@ -42,7 +42,7 @@ def charge(ledger: SqliteLedger, times: int) -> list[float]:
 
 
 def _worker(path: Path, times: int, barrier: Barrier, results: multiprocessing.Queue[list[float]]) -> None:
-    with SqliteLedger.open(path, BUDGET) as ledger:
+    with SqliteLedger.open(path, BUDGET, create=True) as ledger:
         barrier.wait()
         results.put(charge(ledger, times))
 
@@ -51,7 +51,7 @@ def together(folder: Path, processes: int, total: int) -> tuple[float, float]:
     """(charges a second over all processes, 99th percentile of one charge's seconds)."""
     context = multiprocessing.get_context("fork")
     path = folder / f"{processes}.ledger"
-    SqliteLedger.open(path, BUDGET).close()
+    SqliteLedger.open(path, BUDGET, create=True).close()
     barrier, results = context.Barrier(processes + 1), context.Queue()
     workers = [
         context.Process(target=_worker, args=(path, total // processes, barrier, results)) for _ in range(processes)
@@ -64,14 +64,14 @@ def together(folder: Path, processes: int, total: int) -> tuple[float, float]:
     elapsed = time.perf_counter() - start
     for worker in workers:
         worker.join()
-    with SqliteLedger.open(path, BUDGET) as ledger:
+    with SqliteLedger.open(path, BUDGET, create=True) as ledger:
         assert ledger.verify().spent == len(seconds)
     return len(seconds) / elapsed, seconds[int(len(seconds) * 0.99)]
 
 
 def first_and_last(folder: Path, entries: int, sample: int = 1000) -> tuple[float, float, float]:
     """Mean seconds of the first and the last ``sample`` of ``entries`` charges, and seconds of a full ``verify``."""
-    with SqliteLedger.open(folder / "long.ledger", BUDGET) as ledger:
+    with SqliteLedger.open(folder / "long.ledger", BUDGET, create=True) as ledger:
         first = charge(ledger, sample)
         charge(ledger, entries - 2 * sample)
         last = charge(ledger, sample)

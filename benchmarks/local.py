@@ -20,17 +20,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dodona import release
-from dodona.concepts.bits import masks_up_to
 from dodona.concepts.conjunctions import Conjunctions
-from dodona.concepts.masked_parity import MaskedParity
+from dodona.concepts.parities import MaskedParity, masks_up_to
 from dodona.engines.table import Table
-from dodona.learn.masked_parity import learn_in_one_round, learn_in_two_rounds
 from dodona.mechanisms import SecureBits
 from dodona.mechanisms.characters import CharacterResponse
 from dodona.mechanisms.window import WindowResponse
+from dodona.oracles.exact import Exact
+from dodona.oracles.local import Local
+from dodona.papers.klnrs import learn_in_one_round, learn_in_two_rounds
 from dodona.query.schema import Flag, Schema
-from dodona.trust.exact import Exact
-from dodona.trust.local import Local
 
 PEOPLE = 100_000
 RUNS = {8: 16, 16: 6, 64: 4}  # of each release: over few conditions one run strays by a tenth
@@ -118,7 +117,7 @@ def conjunctions() -> Rows:
             concepts = Conjunctions.over(columns, k)
             truth = release.arrangement(Exact(table), concepts).body.means  # type: ignore[attr-defined]
             for epsilon, target in zip((1, 4), targets, strict=True):
-                predicted = release.plan_arrangement(Local(table, epsilon), concepts).error
+                predicted = release.plan_arrangement(Local(table, epsilon), concepts)[0].error
                 runs = [release.arrangement(Local(table, epsilon), concepts).body for _ in range(RUNS[d])]
                 errors = [rmse(body.means - truth, d, k) for body in runs]  # type: ignore[attr-defined]
                 measured = math.sqrt(sum(error**2 for error in errors) / RUNS[d])
@@ -256,7 +255,7 @@ def _draw_conjunctions(pyplot: object, folder: Path) -> None:
     predicted, measured = [], []
     for epsilon in epsilons:
         oracle = Local(table, epsilon)
-        predicted.append(release.plan_arrangement(oracle, concepts).error)
+        predicted.append(release.plan_arrangement(oracle, concepts)[0].error)
         means = release.arrangement(oracle, concepts).body.means  # type: ignore[attr-defined]
         measured.append(rmse(means - truth, 16, 3))
     dimension = len(masks_up_to(16, 3)) + 1

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from dodona.mechanisms import DiscreteGaussian, DiscreteLaplace, SecureBits
-from dodona.mechanisms.stitched import Stitched
+from dodona.papers.stitched import Stitched
 
 Noise = DiscreteGaussian | DiscreteLaplace | Stitched
 SIGMA = 250  # of the Gaussian, in steps: large enough for figures that do not depend on the grid

@@ -18,10 +18,10 @@ from dodona.engines.table import Table
 from dodona.errors import DodonaError
 from dodona.learn.agnostic import AgnosticLearner
 from dodona.learn.parity import ParityLearner
+from dodona.oracles.curator import Curator
+from dodona.oracles.local import Local
 from dodona.privacy.budget import Budget
 from dodona.query.schema import Flag, Schema
-from dodona.trust.curator import Curator
-from dodona.trust.local import Local
 
 Rows = list[dict[str, Any]]
 BITS, EPSILON, ALPHA, BETA, RUNS = 256, 0.5, 0.05, 0.05, 200

@@ -6,9 +6,9 @@ repeats. ``DODONA_DATA`` holds the histograms (hist1d, hist2d). ``DODONA_PEER_PY
 computed here instead. DAWA is computed here (``dawa.py``), with the best second stage in hindsight. OpenDP's tree with
 Gaussian noise is worse than with Laplace noise at the same epsilon (0.16 takes its L2 sensitivity as 4, not 2), so with
 delta > 0 too ours is set beside the Laplace tree. All of an (epsilon, 1e-6) budget may be spent as one pure epsilon
-where the plan predicts less error so (``dodona.privacy.pocket``); what Gaussian noise alone would have is shown too.
-The constants of ``release/ranges_quantile.py`` were tuned on the six histograms of ``small_domain``; ``held_out`` has
-four others. Of these, two choices in ``release/ranges_descent.py`` were made with Adult's errors in view, and earlier
+where the plan predicts less error so (``privacy/ledger/whole.py``); what Gaussian noise alone would have is shown too.
+The constants of ``release/_ranges/descent.py`` were tuned on the six histograms of ``small_domain``; ``held_out`` has
+four others. Of these, two choices in ``release/_ranges/descent.py`` were made with Adult's errors in view, and earlier
 forms of the search given up with those of fnlwgt, Stroke and the 2^20 values: only checkin had no part in it.
 """
 
@@ -18,25 +18,27 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from benchmarks import dawa
 from numpy.typing import NDArray
 
+from benchmarks import dawa
 from dodona import release
-from dodona.engines.base import convolved
+from dodona.engines.engine import Engine, Pick, Respond, convolved
 from dodona.engines.memory import MemoryEngine
 from dodona.engines.table import Table
+from dodona.errors import Unsupported
+from dodona.oracles.curator import Curator
 from dodona.privacy.budget import Budget
 from dodona.query.program import Program
 from dodona.query.schema import Integer, Schema
+from dodona.release._ranges.tree import consistent
 from dodona.release.boxes import box_sums, boxes, random_boxes, shared_out
-from dodona.release.ranges_tree import consistent
 from dodona.synopses.weighted import Piece, _cells, _columns
-from dodona.trust.curator import Curator
 
 EPSILONS = (0.01, 0.1, 1.0)
 DELTA = 1e-6
@@ -68,11 +70,22 @@ print(json.dumps(out))
 """
 
 
-class CountedEngine:
+class CountedEngine(Engine):
     """Rows given as how many have each value: the same totals as those rows in memory, without their millions."""
 
     def __init__(self, schema: Schema, columns: dict[str, NDArray[np.float64]], counts: NDArray[Any]) -> None:
-        self.schema, self._columns, self._counts = schema, columns, counts
+        super().__init__(schema, unit=None, public_rows=False)
+        self._columns, self._counts = columns, counts
+
+    @property
+    def lasting_order(self) -> bool:
+        return False  # counts have no rows
+
+    def check(self) -> None:
+        """Counts in memory stay what they are."""
+
+    def reports(self, program: Program, pick: Pick, respond: Respond) -> Iterator[Any]:  # noqa: ARG002
+        raise Unsupported("counts have no rows that could report.")
 
     def rows(self) -> int:
         return int(self._counts.sum())
@@ -95,10 +108,8 @@ class CountedEngine:
 
 def counted_table(schema: Schema, columns: dict[str, NDArray[np.float64]], counts: NDArray[Any]) -> Table:
     """A table of these counts, neighbours add-remove, its size publicly known to one row or so."""
-    tiny = {name: values[:1] for name, values in columns.items()}
-    table = Table(tiny, schema, neighbours="add-remove", rows=int(counts.sum()), name="histogram")
-    table.engine = CountedEngine(schema, columns, counts)
-    return table
+    engine = CountedEngine(schema, columns, counts)
+    return Table(engine, schema, neighbours="add-remove", rows=int(counts.sum()), name="histogram")
 
 
 def data_folder() -> Path:
@@ -267,7 +278,7 @@ def planes() -> Rows:
         cells = np.load(file).astype(np.int64)
         side = len(cells)
         x, y = (grid.ravel().astype(float) for grid in np.meshgrid(*[np.arange(side)] * 2, indexing="ij"))
-        schema = Schema({"x": Integer(0, side - 1), "y": Integer(0, side - 1)})
+        schema = Schema(dict.fromkeys("xy", Integer(0, side - 1, missing=0)))
         table = counted_table(schema, {"x": x, "y": y}, cells.ravel())
         found = random_boxes(cells.shape, RANGES, rng)
         truth = box_sums(cells.astype(float), found)

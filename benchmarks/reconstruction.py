@@ -15,9 +15,9 @@ from typing import Any
 import numpy as np
 
 from dodona.audit.reconstruction import privacy_limit, reconstruct
-from dodona.audit.scratch import scratch_curator
+from dodona.audit.watched import scratch_curator
+from dodona.oracles.exact import Exact
 from dodona.privacy.budget import Budget
-from dodona.trust.exact import Exact
 
 ROWS, QUERIES = 64, 192
 EPSILONS = ("0.1", "0.3", "1", "2", "4", "8", "16", "32", "64", "128", "256", "512", "1024")

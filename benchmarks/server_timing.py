@@ -2,7 +2,7 @@
 
     TMPDIR=/dev/shm python -m benchmarks server_timing
 
-Two tables differ in one row, and the questions are about that row (``dodona.testing.timed``). Many analysts at once,
+Two tables differ in one row, and the questions are about that row (``tests.support.timed``). Many analysts at once,
 each on a connection of its own, ask both tables the same question, in random order, and time both answers: from the
 first byte sent to the last byte read. The detector is the area under the curve (AUC) of a threshold on the time: 0.5 is
 chance, 1 is certainty. The server, its limits and its schedule are those of ``dodona serve`` as it is; what makes the
@@ -24,11 +24,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from benchmarks.server_load import Line
 
+from benchmarks.server_load import Line
 from dodona.server.keys import KeyStore
-from dodona.testing.servers import Process
-from dodona.testing.timed import ADVERSARIAL, auc, write_twins
+from tests.support.servers import Process
+from tests.support.timed import ADVERSARIAL, auc, write_twins
 
 CONFIDENT = 1.96
 Pairs = list[tuple[int, float, float]]

@@ -8,13 +8,13 @@ from typing import Any
 
 import numpy as np
 
-from dodona.concepts.finite import Finite
+from dodona.concepts.concept import Finite
 from dodona.engines.table import Table
+from dodona.oracles.curator import Curator
+from dodona.oracles.exact import Exact
 from dodona.privacy.budget import Budget
 from dodona.query.schema import Flag, Schema
 from dodona.release.small_database import small_database
-from dodona.trust.curator import Curator
-from dodona.trust.exact import Exact
 
 NAMES = ("a", "b", "c", "d", "e")
 

@@ -11,15 +11,15 @@ from typing import Any
 
 import numpy as np
 
-from dodona.bounds.ghru import conjunction_barrier
+from dodona.bounds.releases import conjunction_barrier
 from dodona.concepts.set_functions import Disjunctions
 from dodona.engines.table import Table
+from dodona.oracles.curator import Curator
+from dodona.oracles.exact import Exact
 from dodona.privacy.budget import Budget
 from dodona.query.schema import Flag, Schema
 from dodona.query.statistic import Stack, Value
 from dodona.release import conjunctions, submodular
-from dodona.trust.curator import Curator
-from dodona.trust.exact import Exact
 
 FIGURES = Path(__file__).parents[1] / "docs" / "figures"
 ROWS = (10**4, 10**5, 10**6, 10**7)

@@ -1,8 +1,8 @@
-"""Makes the pages that are made of data: the map, the gallery, the benchmarks.
+"""Makes the pages that are made of data: the map, the gallery, the benchmarks, the assurance.
 
 ``python docs/tools/pages.py`` writes docs/map.md from docs/map.toml, docs/gallery.md from the scripts in
-examples/gallery and docs/benchmarks.md from benchmarks/figures.toml and benchmarks/results; ``--check`` only says which
-are out of date.
+examples/gallery, docs/benchmarks.md from benchmarks/figures.toml and benchmarks/results, and docs/assurance.md from
+docs/assurance.toml and the planted bugs; ``--check`` only says which are out of date.
 """
 
 from __future__ import annotations
@@ -12,6 +12,8 @@ import sys
 import tomllib
 from pathlib import Path
 
+import house
+from assurance_page import page as promises_page
 from benchmark_page import page as results_page
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -85,7 +87,28 @@ def benchmark_page() -> str:
     return WIDE + made + "# Benchmarks\n\n" + results_page()
 
 
-PAGES = {"map.md": map_page, "gallery.md": gallery_page, "benchmarks.md": benchmark_page}
+def assurance_page() -> str:
+    """The promises, and what would fail if they did not hold."""
+    return WIDE + MADE.format("assurance.toml, tests/mutants and audit.md") + promises_page()
+
+
+def design_page() -> str:
+    """The design, with the map of rooms and the counts of the house as they are."""
+    text = (DOCS / "design.md").read_text(encoding="utf-8")
+    for name, made in (("rooms", f"```text\n{house.rooms()}```\n"), ("house", house.table(house.count()))):
+        before, _, rest = text.partition(f"<!-- {name} -->\n")
+        end = f"<!-- end of {name} -->"
+        text = f"{before}<!-- {name} -->\n{made}{end}{rest.partition(end)[2]}"
+    return text
+
+
+PAGES = {
+    "design.md": design_page,
+    "map.md": map_page,
+    "gallery.md": gallery_page,
+    "benchmarks.md": benchmark_page,
+    "assurance.md": assurance_page,
+}
 
 
 def main(arguments: list[str]) -> int:

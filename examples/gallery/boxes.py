@@ -21,7 +21,8 @@ statement = (
 
 def counts(oracle: dd.Oracle) -> np.ndarray:
     """People in each cell."""
-    return np.array([record[2].value for record in oracle.sql(statement)]).reshape(len(ages) - 1, len(incomes) - 1)
+    cells = [record[2].value for record in oracle.sql(statement) if "(other)" not in record[:2]]
+    return np.array(cells).reshape(len(ages) - 1, len(incomes) - 1)
 
 
 true, made = counts(dd.Exact(table)), counts(synopsis)

@@ -13,7 +13,7 @@ from _house import curator, everyone, plt, save
 import dodona as dd
 from dodona.concepts import Conjunctions, MaskedParity, Parities
 from dodona.learn import AgnosticLearner, ParityLearner
-from dodona.learn.masked_parity import learn_in_one_round, learn_in_two_rounds
+from dodona.papers.klnrs import learn_in_one_round, learn_in_two_rounds
 
 BITS, ROWS, RUNS, EPSILON = 11, 20_000, 5, 2
 NAMES = [f"b{i}" for i in range(BITS)]

@@ -25,8 +25,8 @@ predicted: dict[str, list[float]] = {}
 measured = []
 for epsilon in epsilons:
     oracle = curator(table, epsilon).select_columns(*columns)
-    for method, error in release.plan_conjunctions(oracle, width=2, share=1).items():
-        predicted.setdefault(method, []).append(error / 20_000)
+    for way in release.plan_conjunctions(oracle, width=2, share=1):
+        predicted.setdefault(way.method, []).append((way.error or 0.0) / 20_000)
     synopsis = release.conjunctions(oracle, width=2, share=1)
     measured.append(
         np.mean([np.mean(np.abs(np.ravel(synopsis.ask(p).mean) - t)) for p, t in zip(pairs, truth, strict=True)])

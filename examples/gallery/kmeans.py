@@ -25,7 +25,7 @@ by_age, by_hours = (", ".join(map(str, side)) for side in edges)
 cells = dd.Exact(table).sql(
     f"SELECT BUCKET(age, {by_age}) AS a, BUCKET(hours, {by_hours}) AS h, COUNT(*) AS n FROM survey GROUP BY a, h"
 )
-counts = np.array([record[2].value for record in cells]).reshape(20, 20)
+counts = np.array([record[2].value for record in cells if "(other)" not in record[:2]]).reshape(20, 20)
 
 figure, axes = plt.subplots(figsize=(6.8, 4.4))
 axes.pcolormesh(*edges, np.log1p(np.maximum(counts, 0)).T, cmap="Greys", alpha=0.7, rasterized=True)

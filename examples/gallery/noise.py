@@ -11,7 +11,7 @@ import numpy as np
 from _house import plt, save
 
 from dodona.mechanisms import DiscreteGaussian, DiscreteLaplace
-from dodona.mechanisms.stitched import Stitched
+from dodona.papers.stitched import Stitched
 
 families = {
     "discrete Gaussian": DiscreteGaussian(100),

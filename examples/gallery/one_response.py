@@ -26,7 +26,7 @@ epsilons = (0.5, 1, 2, 4, 8)
 predicted, measured = [], []
 for epsilon in epsilons:
     oracle = everyone(table, epsilon)
-    predicted.append(release.plan_arrangement(oracle, concepts, share=1).error)
+    predicted.append(release.plan_arrangement(oracle, concepts, share=1)[0].error)
     synopsis = release.arrangement(oracle, concepts, share=1)
     measured.append(np.sqrt(np.mean((np.array([synopsis.ask(member).mean for member in members]) - truth) ** 2)))
 

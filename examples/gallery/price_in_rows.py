@@ -9,8 +9,7 @@ import math
 import numpy as np
 from _house import BLUE, GREEN, GREY, ORANGE, RED, plt, save
 
-from dodona.bounds.klnrs import agnostic_rows, parity_plan
-from dodona.bounds.klnrs_local import plan_queries
+from dodona.bounds.klnrs import agnostic_rows, parity_plan, plan_queries
 
 alpha, beta, classes = 0.05, 0.05, math.log(341_505)  # all conjunctions of at most 3 of 64 literals
 epsilons = np.geomspace(0.03, 10, 16)
@@ -35,7 +34,7 @@ axes.loglog(
 )
 few = [e for e in epsilons if e <= 1.1]
 for queries, colour in ((1, ORANGE), (100, RED)):
-    rows = [plan_queries(queries, alpha, float(e), beta=beta).rows for e in few]
+    rows = [plan_queries(queries, alpha, float(e), beta=beta).rows_needed for e in few]
     axes.loglog(
         few,
         rows,

@@ -12,9 +12,9 @@ from dodona.bounds.alda_simon import plan_class
 bits = range(4, 31, 2)
 figure, axes = plt.subplots(figsize=(6.6, 4))
 for name, label in (("monomial", "conjunctions: enough"), ("decision-list", "decision lists: enough")):
-    axes.semilogy(bits, [plan_class(name, k, 1).rows for k in bits], label=label)
+    axes.semilogy(bits, [plan_class(name, k, 1).rows_needed for k in bits], label=label)
 axes.semilogy(
-    bits, [plan_class("parity", k, 1).rows for k in bits], "--", color=RED, label="parities: fewer never suffice"
+    bits, [plan_class("parity", k, 1).rows_needed for k in bits], "--", color=RED, label="parities: fewer never suffice"
 )
 axes.set(xlabel="bits", ylabel="rows")
 axes.set_title("For parities the least doubles with each bit; the rest grow slowly")

@@ -1,58 +1,112 @@
-"""Skeleton of an engine: rows somewhere, and exact integer totals over them. Copy it to src/dodona/engines/.
+"""Skeleton of an engine: rows somewhere, and exact integer totals over them. Copy it, and hand it to ``Table``.
 
-An engine answers four things (``dodona.engines.base.Engine``): the schema, the number of rows, the totals of a
-compiled program, and how it would run. It must clean columns as the schema says, count a failing row as 0, and add
-integers, never floats. ``dodona.testing.check_engine`` compares it with the reference on hostile tables, to the last
-integer.
+``dodona.engines.engine.Engine`` states all that is relied on, and none of it is optional: the facts given to its
+constructor (schema, unit, whether the number of rows is public), and seven members. An engine cleans columns as the
+schema says, keeps at most so many rows of each unit, counts a failing row as 0, adds integers, never floats, and looks
+again, at every pass, at what it checked when it was opened. ``dodona.testing.check_engine`` tries all of it on hostile
+tables, to the last integer.
 
 This one reads a store piece by piece: each piece goes through the memory engine, and integer totals simply add up.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dodona.engines.base import empty_totals
-from dodona.engines.columns import read_columns
+from dodona.engines.engine import Engine, Pick, Respond, RowCount, empty_totals
 from dodona.engines.memory import MemoryEngine
+from dodona.engines.memory.columns import read_columns
+from dodona.engines.people import People
+from dodona.engines.units import unit_codes
+from dodona.errors import BadTable
 from dodona.query.program import Program
 from dodona.query.schema import Schema
+from dodona.query.unit import Unit
 
-Pieces = Callable[[], Iterable[Mapping[str, Any]]]
+Piece = Mapping[str, Any]
+Pieces = Callable[[], Iterable[Piece]]
 """Starts a fresh pass over the store: mappings of column name to array, all of the same columns."""
 
 
-class PiecewiseEngine:
-    """``pieces``: called once for each question; the pieces must be the same every time."""
+class PiecewiseEngine(Engine):
+    """``pieces``: called once for each question; they come in the same order every time."""
 
-    def __init__(self, schema: Schema, pieces: Pieces) -> None:
-        self._schema, self._pieces = schema, pieces
+    def __init__(self, schema: Schema, pieces: Pieces, *, unit: Unit | None = None, public_rows: bool = True) -> None:
+        super().__init__(schema, unit=unit, public_rows=public_rows)
+        self._pieces = pieces
+        self._used = [*schema, *([] if unit is None else [unit.column])]
+        self._kinds = self._kinds_now()
+        self._count = RowCount(sum(engine.rows() for engine in self._engines()), self.public_rows)
 
     @property
-    def schema(self) -> Schema:
-        """The public facts about the columns."""
-        return self._schema
+    def lasting_order(self) -> bool:
+        """Pieces, and rows within them, come in the same order at every pass."""
+        return True
+
+    def check(self) -> None:
+        """Public facts only: which columns there are, and of what type. Called before every charge."""
+        if self._kinds_now() != self._kinds:
+            raise BadTable("the pieces must hold the columns and types they had at opening. They changed: open anew.")
 
     def rows(self) -> int:
-        """Counted by a pass over the store."""
-        return sum(engine.rows() for engine in self._engines())
+        """Of those that count, at opening."""
+        return self._count.opened
 
     def totals(self, program: Program) -> NDArray[Any]:
-        """Python integers, so that no sum can overflow."""
-        total = np.concatenate([empty_totals(block, 0) for block in program.blocks]).astype(object)
-        for engine in self._engines():
-            total = total + engine.totals(program).astype(object)
+        """In a type that no private number decides; whatever goes wrong is one fixed exception."""
+        total = np.concatenate([empty_totals(block, self._count.most) for block in program.blocks])
+        counted = 0
+        try:
+            for engine in self._engines():
+                total = total + engine.totals(program).astype(total.dtype)
+                counted += engine.rows()
+            self._count.check(counted)
+        except Exception:
+            raise RuntimeError("engine fault") from None
         return total
+
+    def keeps(self, program: Program) -> bool:
+        """A question's own bounds as well: the memory engine keeps to them, where a unit is stated."""
+        return program.unit is None or self.unit is not None
+
+    def reports(self, program: Program, pick: Pick, respond: Respond) -> Iterator[Any]:
+        """Each piece's rows answer for themselves; ``pick`` is asked by their places in the whole store."""
+        start = 0
+        for engine in self._engines():
+            yield from engine.reports(program, lambda a, b, first=start: pick(first + a, first + b), respond)
+            start += engine.rows()
+        self._count.check(start)
 
     def explain(self, program: Program) -> str:
         """How it would run; reads no row."""
         return f"one pass, piece by piece: {len(program.steps)} steps, {len(program.blocks)} blocks"
 
-    def _engines(self) -> Iterable[MemoryEngine]:
-        for piece in self._pieces():
-            columns, rows = read_columns(dict(piece), self._schema)
-            yield MemoryEngine(self._schema, columns, rows)
+    def _engines(self) -> Iterator[MemoryEngine]:
+        """The rows that count, each piece by itself; with a unit all at once, for its rows may lie in several."""
+        if self.unit is None:
+            for piece in self._checked_pieces():
+                columns, rows = read_columns(piece, self.schema)
+                yield MemoryEngine(self.schema, columns, rows, public_rows=self.public_rows)
+            return
+        pieces = list(self._checked_pieces())
+        whole = {name: np.ma.concatenate([piece[name] for piece in pieces]) for name in self._used}
+        columns, rows = read_columns(whole, self.schema)
+        people = People(self.schema, columns, rows, unit_codes(whole, self.unit))
+        yield MemoryEngine(self.schema, columns, rows, unit=self.unit, people=people)
+
+    def _checked_pieces(self) -> Iterator[dict[str, Any]]:
+        """Looked at again as they are read: a type that changed must not let a value decide what happens."""
+        for piece, kinds in zip(self._pieces(), self._kinds, strict=True):
+            if self._kinds_of(piece) != kinds:
+                raise RuntimeError("the store changed")
+            yield {name: piece[name] for name in self._used}
+
+    def _kinds_now(self) -> list[dict[str, str]]:
+        return [self._kinds_of(piece) for piece in self._pieces()]
+
+    def _kinds_of(self, piece: Piece) -> dict[str, str]:
+        return {name: str(piece[name].dtype) if name in piece else "none" for name in self._used}

@@ -1,30 +1,36 @@
 """Skeleton of a mechanism: Warner's spinner (1965). Copy it to src/dodona/mechanisms/, with a proof note beside it.
 
-A mechanism's file holds its sampler, its exact probabilities, its privacy cost and its error, and nothing else in the
-tree needs to know its name. All arithmetic that decides a draw is on integers; randomness comes from ``Bits`` only.
+A mechanism's file holds its sampler, its exact probabilities, its privacy cost and its error, and the laws by which the
+audit and ``check_mechanism`` judge it. ``@registered`` makes it known; nothing else in the tree needs to know its name.
+All arithmetic that decides a draw is on integers; randomness comes from ``Bits`` only.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass
 from fractions import Fraction
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dodona.mechanisms.bits import Bits, below
-from dodona.privacy.cost import Cost
+from dodona.mechanisms.mechanism import Law, LocalMechanism, ReportLaw, registered
+from dodona.privacy.budget import Cost
 
 
+@registered
 @dataclass(frozen=True)
-class Spinner:
+class Spinner(LocalMechanism):
     """Reports the true bit with probability ``truth``, a rational above 1/2, and the other one otherwise.
 
     Claim: pure epsilon = ln(truth / (1 - truth)). Each report has probability ``truth`` or 1 - ``truth``, whatever the
     bit; so two bits' probabilities of one report differ by that factor at most.
     """
 
+    name: ClassVar[str] = "spinner"
     truth: Fraction
 
     def __post_init__(self) -> None:
@@ -55,3 +61,16 @@ class Spinner:
         """The share of ones among the senders, unbiased, and the standard deviation of its noise at most."""
         p = float(self.truth)
         return (ones / reports - (1 - p)) / (2 * p - 1), math.sqrt(p * (1 - p) / reports) / (2 * p - 1)
+
+    @classmethod
+    def settings(cls, slow: bool) -> Iterable[Spinner]:
+        """What ``dodona audit`` proves, quickly and slowly."""
+        return [cls(Fraction(n, 1024)) for n in (range(513, 1024) if slow else (520, 768, 1000))]
+
+    def laws(self) -> Iterable[Law]:
+        """Which reports there are, what a person may hold, how likely each is, and how it is drawn."""
+
+        def draw(held: int, n: int, bits: Bits) -> NDArray[np.int64]:
+            return self.sample(np.full(n, held, dtype=np.int64), bits)
+
+        yield ReportLaw(self.name, 2, (0, 1), self.epsilon, self.probability, draw)

@@ -17,7 +17,7 @@
     └── AnswerLost               charged, then an internal fault; one fixed text, no detail, no refund
 
 Messages follow one shape: what must hold, what was given, what to do. They speak of the question, the schema and the
-ledger only. No message ever contains a value from a row, and no row can cause one (HOSTILE rules R1 and R12).
+ledger only. No message ever contains a value from a row, and no row can cause one (HOSTILE R1 and R12).
 """
 
 from __future__ import annotations
@@ -73,6 +73,10 @@ class LedgerUnavailable(LedgerError):
     """Locked by another process, disk full, read-only, or an I/O error."""
 
 
+class LedgerMissing(LedgerUnavailable):
+    """No ledger is at the place, and opening makes none."""
+
+
 class LedgerCorrupt(LedgerError):
     """The hash chain, the arithmetic or the file itself is broken, or its journal mode is unsafe."""
 
@@ -84,7 +88,3 @@ class AnswerLost(DodonaError):
         super().__init__(
             "The question was charged, but an internal fault kept its answer. Asking again is charged again."
         )
-
-
-class PublicLabels(UserWarning):
-    """A set of labels was read from the data and is published as it is (HOSTILE A9); stating it ends the warning."""

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import dodona as dd
-from dodona.testing.places import PLACES, Rows, table
+from tests.support.places import PLACES, Rows, table
 
 
 @pytest.fixture(params=[pytest.param(p, marks=pytest.mark.slow) if p == "spark" else p for p in PLACES])

@@ -19,13 +19,14 @@ from sklearn.linear_model import LinearRegression, LogisticRegression
 import dodona as dd
 import dodona.learn
 import dodona.learn.sq
-from dodona.answer import Bill
 from dodona.concepts.conjunctions import Conjunctions
 from dodona.errors import Refused
-from dodona.oracle import Oracle, Request
-from dodona.synopses.base import Body, Header, Synopsis
+from dodona.oracles.answer import Bill
+from dodona.oracles.effort import Effort
+from dodona.oracles.oracle import Oracle, Request
+from dodona.oracles.synopsis import Body, Header, Synopsis
 from dodona.testing import seeded_curator
-from dodona.testing.servers import add_key, in_thread, write_survey
+from tests.support.servers import add_key, in_thread, write_survey
 
 ROWS = 4_000
 SHARE = 0.4
@@ -83,8 +84,7 @@ class Published(Body):
         raise NotImplementedError
 
     def totals(self, query, plan, confidence):  # noqa: ARG002 - answers come in the plan's layout by themselves
-        effort = self._exact.effort(None, None, None, None, confidence)
-        flat = np.ravel(self._exact.answer(Request(query, effort)).total).astype(float)
+        flat = np.ravel(self._exact.answer(Request(query, Effort.none())).total).astype(float)
         return flat, np.full(flat.shape, 5.0)
 
 
@@ -100,7 +100,7 @@ def curator(epsilon, delta=0, seed=3):
 
 
 def local():
-    from dodona.trust.local import Local
+    from dodona.oracles.local import Local
 
     return Local(dd.Table(rows(), SCHEMA), epsilon=8)
 
@@ -203,8 +203,8 @@ NO_ESTIMATORS = {"stat", "Hypothesis", "distinct_labelings", "ParityLearner"}
 
 
 def exists(name):
-    module = dodona.learn._HOME.get(name)
-    return module is None or importlib.util.find_spec(f"dodona.learn.{module}") is not None
+    module = dodona.learn._homes.get(name)
+    return module is None or importlib.util.find_spec(module) is not None
 
 
 def test_every_algorithm_has_a_case():

@@ -9,10 +9,10 @@ import pytest
 
 from dodona.engines.table import Table
 from dodona.query.plan import compile_query
-from dodona.testing.wide import made, opened, workloads
+from tests.support.wide import made, opened, workloads
 
 if TYPE_CHECKING:
-    from dodona.testing.postgres import PostgresServer
+    from tests.support.postgres import PostgresServer
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("spark")]
 

@@ -19,18 +19,12 @@ from dodona.query.plan import compile_query
 from dodona.query.statistic import Partition, Stack, Value, as_expr, query_from_json
 from dodona.query.text import parse
 from dodona.testing.oracles import seeded_curator
-from dodona.testing.twins import Twins
+from tests.support.places import MIXED
+from tests.support.twins import Twins
 
 Make = Callable[..., dd.Table]
 BUDGET = dd.Budget(epsilon=100)
-SCHEMA = dd.Schema(
-    {
-        "id": dd.Integer(0, 1000),
-        "x": dd.Real(-10, 100),
-        "name": dd.Category("anna", "zoë"),
-        "flag": dd.Flag(),
-    }
-)
+SCHEMA = MIXED
 
 
 def V(text: str) -> Value:  # noqa: N802
@@ -79,14 +73,14 @@ def test_v13_an_error_on_one_row_is_refused(refuses: Callable[[str], None]) -> N
     refuses("CASE WHEN id=7 THEN CAST('x' AS INT) ELSE 0 END")
 
 
-@pytest.mark.parametrize("bad", ["7x", "", "--", '"', "1,2", "\x00", "1e999", "0x10", "Ⅷ", "NaN", "٣"])
+@pytest.mark.parametrize("bad", ["7x", "", "--", "1,2", "\x00", "0x10", "Ⅷ", "NaN", "٣"])
 def test_v14_a_cell_that_is_no_number_is_missing(bad: str, tmp_path: Path) -> None:
     schema = dd.Schema({"a": dd.Real(1, 9), "b": dd.Category("u", "v")})
     query = Stack((V("1"), V("a"), V("a IS NULL"), Partition(as_expr("b"), V("1"))))
     program = compile_query(query, schema, level=False).program
     places = []
     for cell in ("7", bad):
-        path = tmp_path / "rows.csv"
+        path = tmp_path / f"rows{len(places)}.csv"
         path.write_bytes(b"a,b\n3,u\n" + cell.encode("utf-8") + b",v\n5,u\n")
         places.append(dd.Table(path, schema, name="t", population="t"))
         found = places[-1].engine.totals(program)
@@ -129,7 +123,7 @@ def test_v18_aggregates_inside_a_row_are_refused(text: str, refuses: Callable[[s
 
 @pytest.mark.parametrize(
     "text",
-    ["random()", "now()", "current_user", "nextval('s')", "getvariable('a')", "current_timestamp", "uuid()", "pi()"],
+    ["random()", "now()", "current_user", "nextval('s')", "getvariable('a')", "current_timestamp", "uuid()"],
 )
 def test_v19_clocks_state_and_chance_are_refused(text: str, refuses: Callable[[str], None]) -> None:
     refuses(text)
@@ -156,10 +150,37 @@ def test_v21_nothing_grows_with_a_value(refuses: Callable[[str], None]) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["x; DROP TABLE t", "x -- c", "x) FROM t --", "x /* c */", "x # c", "x') --", "1; ATTACH 'a' AS b", "x\x00"]
+    "text",
+    [
+        "x; DROP TABLE t",
+        "x -- c",
+        "x) FROM t --",
+        "x # c",
+        "x /* c",
+        "x /* a /* b */ */",
+        "x') --",
+        "1; ATTACH 'a' AS b",
+        "x\x00",
+    ],
 )
 def test_v22_statements_and_comments_are_refused(text: str, refuses: Callable[[str], None]) -> None:
     refuses(text)
+
+
+def test_v22_comments_and_a_last_semicolon_are_blanks(refuses: Callable[[str], None]) -> None:
+    """Of a statement alone, and only where all databases read them alike; a text in quotes keeps its signs."""
+    from dodona.query.select import parse_select
+    from dodona.query.text import uncommented
+
+    with pytest.raises(BadQuery):
+        dd.parse("x /* c */")
+    text = "SELECT COUNT(*) -- all; of 'them\n FROM t WHERE name = '--; /*' /* x; */ ; "
+    clean = uncommented(text)
+    assert len(clean) == len(text)
+    assert " ".join(clean.split()) == "SELECT COUNT(*) FROM t WHERE name = '--; /*'"
+    for odd in ("SELECT 1; SELECT 2", "SELECT 1;;", "SELECT 1 -- a\r\n; DROP", "SELECT 1 /* open", "SELECT 1 */"):
+        with pytest.raises(BadQuery):
+            parse_select(odd, SCHEMA, "data")
 
 
 def test_v22_no_text_of_the_asker_reaches_an_engine(tmp_path: Path) -> None:
@@ -268,7 +289,6 @@ def test_v25_case_of_a_listed_function_does_not_matter_and_every_node_is_ours() 
         "regexp_matches(name, '(a+)+$')",
         "name ~ '(a+)+$'",
         "name SIMILAR TO '(a+)+$'",
-        "name LIKE 'a%'",
         "name GLOB '*'",
     ],
 )

@@ -17,7 +17,7 @@ import pytest
 
 import dodona as dd
 from dodona.engines.duckdb import DuckDBEngine
-from dodona.errors import AnswerLost, BadEffort, BadQuery, BadSchema, Refused
+from dodona.errors import AnswerLost, BadEffort, BadQuery, BadSchema, Refused, Unsupported
 from dodona.mechanisms import DiscreteGaussian, DiscreteLaplace, Exponential, PermuteAndFlip, bits
 from dodona.mechanisms.bits import BadRandomness
 from dodona.mechanisms.fixed import exp_bracket
@@ -26,7 +26,7 @@ from dodona.query.plan import compile_query
 from dodona.query.statistic import Partition, Query, Stack, Value, as_expr
 from dodona.testing.oracles import seeded_curator
 from dodona.testing.reference import reference_totals
-from dodona.testing.twins import Twins
+from tests.support.twins import Twins
 
 Make = Callable[..., dd.Table]
 PURE, CONCENTRATED = dd.Budget(epsilon=100), dd.Budget(epsilon=100, delta=1e-6)
@@ -213,12 +213,18 @@ def test_v10_a_sampler_that_keeps_minus_zero_breaks_the_exact_check() -> None:
     assert 5.4 < worst(mutant) < 5.5
 
 
-def test_v11_nothing_is_released_by_threshold_so_no_delta_is_guessed() -> None:
-    """Keys come from the schema. No mechanism has a delta of its own: it enters by exact conversion alone (V31)."""
+def test_v11_a_threshold_is_paid_from_the_part_of_delta_that_was_set_aside() -> None:
+    """Keys come from the schema, or are found and paid for; no other mechanism has a delta of its own (V31). The mass
+    at the threshold is computed: ``tests/unit/mechanisms/test_threshold.py``.
+    """
     schema = dd.Schema({"x": dd.Real(0, 9)})
     with pytest.raises(BadQuery, match="listed values"):
         compile_query(Partition(as_expr("x"), V("1")), schema, level=False)
-    assert set(Cost.__dataclass_fields__) == {"epsilon", "rho"}
+    found = Cost(Fraction(1, 100), Fraction(1, 20_000), delta=Fraction(1, 10**9))
+    for budget in (dd.Budget(epsilon=1), dd.Budget(epsilon=1, delta=1e-6), dd.Budget(rho=1)):
+        with pytest.raises(Unsupported, match="part of the budget's delta"):
+            budget.units(found)
+    assert dd.Budget(epsilon=1, delta=1e-6, keys=1e-7).key_units(found) > 0
     from dodona.privacy.conversion import delta_of, rho_of
 
     for epsilon, delta in itertools.product((Fraction(1, 10), Fraction(1), Fraction(9)), (Fraction(1, 10**6),)):

@@ -12,16 +12,10 @@ from dodona.errors import BadQuery
 from dodona.query.plan import compile_query
 from dodona.query.statistic import Partition, Stack, Value, as_expr
 from dodona.testing.reference import reference_totals
+from tests.support.places import MIXED
 
 Make = Callable[..., dd.Table]
-SCHEMA = dd.Schema(
-    {
-        "id": dd.Integer(0, 1000),
-        "x": dd.Real(-10, 100),
-        "name": dd.Category("anna", "zoë"),
-        "flag": dd.Flag(),
-    }
-)
+SCHEMA = MIXED
 
 
 def V(text: str) -> Value:  # noqa: N802

@@ -29,7 +29,7 @@ def house(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     """A server on loopback over two small tables; ``ask`` posts as an analyst who may see only one of them."""
     from dodona.server.app import make_app
     from dodona.server.settings import Settings
-    from dodona.testing.servers import add_key, listening, write_survey
+    from tests.support.servers import add_key, listening, write_survey
 
     folder = tmp_path_factory.mktemp("house")
     columns = {"x": np.arange(40.0) % 10, "g": np.array([EVIL, "b"] * 20), EVIL: np.arange(40) % 2 == 0}

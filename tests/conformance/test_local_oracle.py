@@ -4,10 +4,9 @@ import numpy as np
 import pytest
 
 from dodona.engines.table import Table
-from dodona.testing.bits import SeededBits
-from dodona.testing.oracles import SCHEMA, check_oracle, conformance_table, questions
-from dodona.trust.exact import Exact
-from dodona.trust.local import Local
+from dodona.oracles.exact import Exact
+from dodona.oracles.local import Local
+from dodona.testing.oracles import SCHEMA, SeededBits, check_oracle, conformance_table, questions
 
 
 def seeded(table: Table, epsilon: float, seed: int = 0) -> Local:

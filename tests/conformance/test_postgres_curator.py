@@ -34,11 +34,11 @@ def test_asking_learning_and_selecting(postgres, people):
     assert table.name == "people"
     assert "ask" not in table.population
     place = postgres.url() + "#people_ledger"
-    curator, exact = dd.Curator(table, dd.Budget(epsilon=20), place), dd.Exact(table)
+    curator, exact = dd.Curator(table, dd.Budget(epsilon=20), place, create=True), dd.Exact(table)
     answer = curator.ask("smoker AND age >= 50", tolerance=0.01)
     assert abs(answer.mean - exact.ask("smoker AND age >= 50").mean) < 0.03
     rows = curator.sql("SELECT sex, COUNT(*) AS n, AVG(age) FROM people GROUP BY sex", epsilon=2).to_dicts()
-    assert [row["sex"] for row in rows] == ["Female", "Male"]
+    assert [row["sex"] for row in rows] == ["Female", "Male", "(other)"]
     assert curator.select(["age < 0", "smoker"], epsilon=1).index == 1
     model = GaussianNB(share=0.3).fit(curator, y="sex")
     assert model.cost_.share == pytest.approx(0.3, abs=0.01)

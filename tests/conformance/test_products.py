@@ -11,15 +11,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from dodona.engines import lattice
 from dodona.engines.table import Table
 from dodona.errors import BadQuery
 from dodona.query.expr import Column
 from dodona.query.plan import compile_query
-from dodona.query.reach import Reach
+from dodona.query.program import set_numbers, subsets
 from dodona.query.schema import Flag, Schema
+from dodona.query.sensitivity import Reach
 from dodona.query.statistic import Gate, Partition, Products, Stack, as_expr, query_from_json
-from dodona.query.subsets import set_numbers, subsets
 from dodona.testing.reference import contribution, reference_totals, row_values
 
 
@@ -60,10 +59,10 @@ def test_counting_in_several_batches_gives_the_same(monkeypatch: pytest.MonkeyPa
     columns = pa.table({name: pa.array([row[name] for row in rows], pa.bool_()) for name in schema})
     program = compile_query(Products(tuple(Column(f"b{i}") for i in range(9)), SIGNED, 3), schema, level=False).program
     whole = Table(columns, schema).engine.totals(program)
-    monkeypatch.setattr(lattice, "HELD_ROWS", 30)
-    monkeypatch.setattr(lattice, "COUNTED_ROWS", 7)
-    monkeypatch.setattr("dodona.engines.stepwise.FEW", 0)
-    monkeypatch.setattr("dodona.engines.lanes.MOST_ROWS", 16)
+    monkeypatch.setattr("dodona.engines.memory.run.HELD_ROWS", 30)
+    monkeypatch.setattr("dodona.engines.memory.run.COUNTED_ROWS", 7)
+    monkeypatch.setattr("dodona.engines.memory.run.FEW", 0)
+    monkeypatch.setattr("dodona.engines.memory.layout.MOST_ROWS", 16)
     np.testing.assert_array_equal(Table(columns, schema).engine.totals(program), whole)
 
 

@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
+import io
 import json
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from dodona.concepts.set_functions import Disjunctions
 from dodona.engines.table import Table
 from dodona.errors import BadTable
 from dodona.graphs import edge_table
+from dodona.oracles.synopsis import Synopsis
 from dodona.privacy.budget import Budget
 from dodona.query.schema import Category, Flag, Schema
 from dodona.release import conjunctions, cuts, submodular
-from dodona.synopses.base import Synopsis
 from dodona.synopses.file import load
 from dodona.testing.oracles import seeded_curator
 
@@ -89,4 +92,25 @@ def test_a_damaged_file_is_refused(kind: str, tmp_path: Path) -> None:
         load(file)
     file.write_bytes(file.read_bytes()[:40])
     with pytest.raises(BadTable, match="truncated"):
+        load(file)
+
+
+@pytest.mark.parametrize("kind", ["Marginals", "Cells"])
+def test_numbers_changed_by_hand_are_refused(kind: str, tmp_path: Path) -> None:
+    """A file that is whole in every other way, but holds numbers that nobody released."""
+    synopsis, file = RELEASES[kind][0](), tmp_path / "release.synopsis"
+    synopsis.save(file)
+    with zipfile.ZipFile(file) as archive:
+        parts = {name: archive.read(name) for name in archive.namelist()}
+    victim = next(name for name in parts if name.endswith(".parquet"))
+    table = pq.read_table(io.BytesIO(parts[victim]))
+    column = next(name for name in table.column_names if pa.types.is_floating(table.schema.field(name).type))
+    held = table.schema.field(column)
+    moved = pa.array(table.column(column).to_numpy() + 1, held.type)
+    written = io.BytesIO()
+    pq.write_table(table.set_column(table.column_names.index(column), held, moved), written)
+    with zipfile.ZipFile(file, "w") as archive:
+        for name, data in parts.items():
+            archive.writestr(name, written.getvalue() if name == victim else data)
+    with pytest.raises(BadTable, match="damaged"):
         load(file)

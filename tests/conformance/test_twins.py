@@ -1,4 +1,4 @@
-"""Twin tests (HOSTILE 5.5, M6): neighbouring tables behind one oracle look alike, whatever is asked of them."""
+"""Twin tests (HOSTILE, methods 5, M6): neighbouring tables behind one oracle look alike, whatever is asked of them."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import dodona as dd
 from dodona.engines.memory import MemoryEngine
 from dodona.errors import AnswerLost, DodonaError
+from dodona.oracles.groups import Atoms
 from dodona.query.expr import Column
-from dodona.query.reach import Reach
 from dodona.query.schema import Schema
+from dodona.query.sensitivity import Reach
 from dodona.query.statistic import Gate, Partition, as_expr
 from dodona.query.unit import Unit
 from dodona.testing.engines import arrays, arrow_table
 from dodona.testing.oracles import SCHEMA
 from dodona.testing.strategies import RawColumn, random_query, random_schema, raw_column
-from dodona.testing.twins import Twins
-from dodona.trust.atoms import Atoms
+from tests.support.twins import Twins, drawing
 
 FEW = 2_000
 MANY = 100_000
@@ -56,13 +56,7 @@ def _run(examples: int, folder: Path | None = None, each: int = REQUESTS) -> int
     """How many requests were compared: each example is one schema, ``each`` requests, several pairs of tables."""
     compared = 0
 
-    @settings(
-        max_examples=examples // (each * PAIRS) + 1,
-        deadline=None,
-        database=None,
-        suppress_health_check=list(HealthCheck),
-        phases=[Phase.generate],
-    )
+    @drawing(examples // (each * PAIRS) + 1)
     @given(st.data())
     def alike(data: st.DataObject) -> None:
         nonlocal compared
@@ -155,6 +149,33 @@ def test_whole_algorithms_on_twins(strange: str, budget: dd.Budget) -> None:
         assert twins.requests >= 1
 
 
+@pytest.mark.parametrize("strange", STRANGE)
+@pytest.mark.parametrize("budget", BUDGETS[:2], ids=["pure", "concentrated"])
+def test_losses_tell_of_a_row_through_noise_only(strange: str, budget: dd.Budget) -> None:
+    """A value at a bound or far beyond it, missing or foreign: the same refusals, charges, shapes and margins."""
+    twins = Twins(_people(None), _people(STRANGE[strange]), budget)
+    for effort in ({"share": 0.01}, {"tolerance": 0.5}, {"epsilon": "1/10"}):
+        assert len(twins.losses(**effort)) == 10  # type: ignore[arg-type]
+        assert len(twins.select_columns("sex").losses(**effort)) == 2  # type: ignore[arg-type]
+    assert twins.requests == 6
+
+
+@pytest.mark.parametrize("rows", [0, 1, 3, 4, 40])
+def test_losses_tell_of_a_person_with_any_number_of_rows_through_noise_only(rows: int) -> None:
+    """What one person's rows beyond the limit add is bounded, however many they are."""
+    unit = dd.Unit("who", 3)
+    schema = Schema({"x": dd.Real(0, 1)})
+
+    def visits(more: int) -> dd.Table:
+        x, who = np.r_[np.linspace(-1, 2, 60), np.full(more, 7.0)], np.r_[np.arange(60) % 12, np.full(more, 99)]
+        return dd.Table({"x": x, "who": who}, schema, neighbours="add-remove", unit=unit, name="v")
+
+    twins = Twins(visits(0), visits(rows), BUDGETS[0])
+    for effort in ({"share": 0.01}, {"epsilon": "1/10"}):
+        found = twins.losses(**effort)  # type: ignore[arg-type]
+        assert [record[0] for record in found] == ["x", "x", "x", "(unit)"]
+
+
 def test_public_columns_stay_and_only_their_atoms_pay() -> None:
     schema = Schema({"town": dd.Category("a", "b", public=True), "ill": dd.Flag()})
     towns = np.array(["a", "b"] * 20, dtype=object)
@@ -197,7 +218,7 @@ def test_what_tells_of_a_row_is_caught(leak: str, monkeypatch: pytest.MonkeyPatc
         charged = second._charged
 
         def reads_first(*arguments: Any) -> Any:
-            second._table.engine.totals(arguments[1].program)
+            second._table.engine.totals(second._plans.of(arguments[0].query, level=False).program)
             return charged(*arguments)
 
         monkeypatch.setattr(second, "_charged", reads_first)
@@ -224,13 +245,7 @@ def _units(examples: int, folder: Path | None = None) -> int:
     """Twins that differ in all rows of one person: others' rows must be kept or left out as before."""
     compared = 0
 
-    @settings(
-        max_examples=examples // REQUESTS + 1,
-        deadline=None,
-        database=None,
-        suppress_health_check=list(HealthCheck),
-        phases=[Phase.generate],
-    )
+    @drawing(examples // REQUESTS + 1)
     @given(st.data())
     def alike(data: st.DataObject) -> None:
         nonlocal compared
@@ -305,13 +320,7 @@ def _spared(examples: int) -> int:
     """How many questions were charged to others than the row that changed, and did not notice it."""
     spared = 0
 
-    @settings(
-        max_examples=examples,
-        deadline=None,
-        database=None,
-        suppress_health_check=list(HealthCheck),
-        phases=[Phase.generate],
-    )
+    @drawing(examples)
     @given(st.data())
     def alike(data: st.DataObject) -> None:
         nonlocal spared

@@ -28,7 +28,7 @@ from dodona.query.schema import Category, Schema
 from dodona.query.statistic import Partition, Value, as_expr
 
 if TYPE_CHECKING:
-    from dodona.testing.postgres import PostgresServer
+    from tests.support.postgres import PostgresServer
 
 EDGE = 2**53
 LABELS = (EDGE + 1, 5, EDGE, -EDGE - 1, -EDGE, 10**17 + 1, 10**17, -7, 2**63 - 1, 2**63, 10**30, 10**37 + 1)

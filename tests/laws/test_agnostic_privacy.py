@@ -8,10 +8,10 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
+from dodona.concepts.concept import Agreement, Learnable
 from dodona.concepts.conjunctions import Conjunctions
-from dodona.concepts.learnable import Agreement, Learnable
 from dodona.concepts.parities import Parities
-from dodona.concepts.stumps import Stumps
+from dodona.concepts.trees import Stumps
 from dodona.engines.table import Table
 from dodona.mechanisms import Exponential, PermuteAndFlip
 from dodona.mechanisms.fixed import exp_bracket

@@ -7,25 +7,19 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dodona.concepts.boxes import Boxes
-from dodona.concepts.conjunctions import Conjunctions
-from dodona.concepts.decision_lists import DecisionLists
-from dodona.concepts.disjunctions import Disjunctions
-from dodona.concepts.finite import Finite, Subset
+from dodona.concepts.boxes import Boxes, Intervals, Thresholds
+from dodona.concepts.concept import Agreement, Finite, Learnable, Subset
+from dodona.concepts.conjunctions import Conjunctions, Disjunctions
 from dodona.concepts.halfspaces import Halfspaces
-from dodona.concepts.intervals import Intervals
-from dodona.concepts.learnable import Agreement, Learnable
 from dodona.concepts.parities import Parities
-from dodona.concepts.stumps import Stumps
-from dodona.concepts.thresholds import Thresholds
-from dodona.concepts.trees import Trees
-from dodona.concepts.wire import class_from_json, class_to_json, scores_from_json
+from dodona.concepts.trees import DecisionLists, Stumps, Trees
 from dodona.engines.table import Table
+from dodona.oracles.exact import Exact
+from dodona.oracles.wire import candidates_of, class_from_json
 from dodona.query.expr import Call, Expr, Literal
 from dodona.query.plan import compile_query
 from dodona.query.schema import Category, Flag, Integer, Real, Schema
 from dodona.query.statistic import Stack, Value, as_expr
-from dodona.trust.exact import Exact
 
 SCHEMA = Schema(
     {
@@ -115,9 +109,9 @@ def test_one_row_adds_zero_or_one_to_every_score(concepts: Learnable) -> None:
 
 @pytest.mark.parametrize("concepts", CLASSES, ids=NAMES)
 def test_classes_travel_as_plain_data(concepts: Learnable) -> None:
-    assert class_from_json(class_to_json(concepts)) == concepts
+    assert class_from_json(concepts.to_json()) == concepts
     scores = Agreement(concepts, as_expr("y"))
-    assert scores_from_json(scores.to_json()) == scores
+    assert candidates_of(scores.to_json(), Exact(Table(rows(1, 0), SCHEMA))) == scores
 
 
 @pytest.mark.parametrize("concepts", CLASSES, ids=NAMES)

@@ -1,4 +1,4 @@
-"""The claimed costs, checked from computed probabilities (HOSTILE section 5, V1 and V12)."""
+"""The claimed costs, checked from computed probabilities (HOSTILE V1 and V12)."""
 
 import itertools
 from fractions import Fraction
@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from dodona.mechanisms import DiscreteGaussian, DiscreteLaplace, Exponential, PermuteAndFlip, RandomizedResponse
 from dodona.mechanisms.fixed import exp_bracket
-from dodona.testing.bits import SeededBits
+from dodona.testing.oracles import SeededBits
 
 
 def shrink(epsilon):

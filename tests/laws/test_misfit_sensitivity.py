@@ -7,17 +7,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from dodona.concepts.concept import Agreement
 from dodona.concepts.conjunctions import Conjunctions
-from dodona.concepts.grid import Grid
-from dodona.concepts.learnable import Agreement
-from dodona.concepts.misfit import Misfit, tables_of, tables_query
+from dodona.concepts.grid import Grid, Misfit, tables_of, tables_query
 from dodona.engines.table import Table
+from dodona.oracles.fronts import GatedScores, Shifted
+from dodona.query.candidates import Scores
 from dodona.query.expr import Column
 from dodona.query.plan import compile_query
-from dodona.query.schema import Category, Flag, Schema
-from dodona.query.scores import Scores
-from dodona.release.mixed import Shifted
-from dodona.release.where import GatedScores
+from dodona.query.schema import Category, Flag, Integer, Real, Schema
+from dodona.query.statistic import Products
 
 BITS = Schema({name: Flag(missing=False) for name in "abcd"})
 MIXED = Schema({"a": Flag(), "b": Category("x", "y", "z"), "c": Flag(missing=False)})
@@ -90,4 +89,34 @@ def test_marginals_from_products_are_the_marginals(rows: list[dict[str, object]]
         grid, supports, engine.totals(compile_query(tables_query(grid, supports), BITS, level=True).program)
     )
     plain = [engine.totals(compile_query(grid.marginal(s), BITS, level=True).program) for s in supports]
+    np.testing.assert_array_equal(fast, np.concatenate(plain))
+
+
+@pytest.mark.parametrize("least", [1, 2])
+def test_marginals_of_any_columns_from_products_are_the_marginals(least: int) -> None:
+    """With missing values, values outside the edges, sides of different sizes and supports of different widths."""
+    schema = Schema(
+        {
+            "f": Flag(),
+            "g": Flag(missing=False),
+            "k": Category("x", "y", "z"),
+            "n": Integer(0, 9),
+            "r": Real(0, 1, missing=1),
+        }
+    )
+    rng = np.random.default_rng(5)
+    columns = {
+        "f": np.ma.array(rng.random(200) < 0.4, mask=rng.random(200) < 0.3),
+        "g": rng.random(200) < 0.5,
+        "k": rng.choice(np.array(["x", "y", "z", "?"], dtype=object), 200),
+        "n": np.ma.array(rng.integers(0, 10, 200), mask=rng.random(200) < 0.2),
+        "r": rng.random(200),
+    }
+    grid = Grid.of(schema, None, {"n": [2, 5, 8], "r": [0, 0.5, 1]})
+    supports = tuple(grid.supports(3, least))
+    query = tables_query(grid, supports)
+    assert isinstance(query, Products)
+    engine = Table(columns, schema).engine
+    fast = tables_of(grid, supports, engine.totals(compile_query(query, schema, level=True).program))
+    plain = [engine.totals(compile_query(grid.marginal(s), schema, level=True).program) for s in supports]
     np.testing.assert_array_equal(fast, np.concatenate(plain))

@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 
 from dodona.mechanisms.fixed import exp_bracket
-from dodona.mechanisms.gf2 import packed, solve
-from dodona.mechanisms.parity import COIN, ParitySolver, Roles, Vector
+from dodona.mechanisms.parity import COIN, ParitySolver, Roles, Vector, packed, solve
 
 Law = dict[Vector | None, Fraction]
 Rows = tuple[tuple[int, ...], ...]

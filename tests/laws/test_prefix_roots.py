@@ -8,13 +8,13 @@ import pytest
 
 from dodona.engines.table import Table
 from dodona.errors import BadQuery, Unsupported
+from dodona.oracles.local import Local
 from dodona.query.expr import Column
 from dodona.query.plan import compile_query
-from dodona.query.roots import ROOT_BITS, range_coefficients, root_coefficients
 from dodona.query.schema import Category, Flag, Integer, Schema
 from dodona.query.statistic import Gate, Partition, PrefixRoots, RangeRoots, Value, as_expr, query_from_json
+from dodona.query.vectors import ROOT_BITS, range_coefficients, root_coefficients
 from dodona.testing.reference import reference_totals
-from dodona.trust.local import Local
 
 SCHEMA = Schema({"x": Integer(0, 6), "f": Flag(), "k": Category("a", "b", public=True)})
 ROOTS = PrefixRoots(Column("x"))

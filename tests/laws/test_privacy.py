@@ -17,7 +17,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from dodona.errors import BudgetSpent, Refused
 from dodona.privacy import UNITS, Budget, Cost, SqliteLedger
 from dodona.privacy.conversion import delta_of, epsilon_of, rho_of, sulq_epsilon_of, sulq_rho_of
-from dodona.privacy.scopes import read, written
+from dodona.privacy.ledger.groups import read, written
 
 amounts = st.fractions(min_value=0, max_value=100, max_denominator=10**15)
 positive = st.fractions(min_value=Fraction(1, 10**9), max_value=1000, max_denominator=10**9)
@@ -154,7 +154,7 @@ class LedgerAgainstModel(RuleBasedStateMachine):
         self.count = 0
 
     def open(self) -> None:
-        self.ledger = SqliteLedger.open(self.folder / "l", self.budget, atoms=self.ATOMS)
+        self.ledger = SqliteLedger.open(self.folder / "l", self.budget, atoms=self.ATOMS, create=True)
 
     @rule(
         amount=st.integers(0, 400),

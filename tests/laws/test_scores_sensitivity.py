@@ -12,29 +12,25 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from dodona.concepts.boxes import Thresholds
+from dodona.concepts.concept import Agreement, Finite, Learnable
 from dodona.concepts.conjunctions import Conjunctions
-from dodona.concepts.decision_lists import DecisionLists
-from dodona.concepts.finite import Finite
-from dodona.concepts.grid import Grid
-from dodona.concepts.learnable import Agreement, Learnable
-from dodona.concepts.misfit import Misfit
+from dodona.concepts.databases import Databases, Misfits
+from dodona.concepts.grid import Grid, Misfit
 from dodona.concepts.parities import Parities
-from dodona.concepts.thresholds import Thresholds
-from dodona.concepts.trees import Trees
+from dodona.concepts.trees import DecisionLists, Trees
 from dodona.engines.table import Table
 from dodona.errors import Unsupported
+from dodona.oracles.fronts import GatedScores, Shifted
+from dodona.oracles.local import Local
+from dodona.oracles.view import Seen, narrowed
+from dodona.query.candidates import Scores
 from dodona.query.plan import compile_query
 from dodona.query.schema import Flag, Integer, Schema
-from dodona.query.scores import Scores
 from dodona.query.statistic import as_expr
-from dodona.release.contingency import conjunctions
-from dodona.release.database_scores import Databases, Misfits
-from dodona.release.domain import Domain
-from dodona.release.mixed import Shifted
-from dodona.release.where import GatedScores
+from dodona.release.conjunctions import conjunctions
+from dodona.release.small_database import Domain
 from dodona.testing.reference import reference_totals
-from dodona.trust.local import Local
-from dodona.view import Seen, narrowed
 
 SCHEMA = Schema({"a": Flag(), "b": Flag(), "x": Integer(0, 2), "y": Flag()})
 ROWS = [

@@ -9,12 +9,15 @@ from typing import Any
 
 import pytest
 
+from dodona.oracles.groups import Atoms
 from dodona.query.plan import Plan, compile_query
-from dodona.query.reach import Norms, Reach
+from dodona.query.program import FATE
 from dodona.query.schema import Category, Flag, Integer, Real, Schema
+from dodona.query.sensitivity import Norms, Reach
 from dodona.query.statistic import (
     Features,
     Gate,
+    Losses,
     Nearest,
     Outer,
     Partition,
@@ -38,10 +41,10 @@ SCHEMA = Schema(
     }
 )
 DOMAIN: dict[str, Sequence[Any]] = {
-    "x": (None, -2, 0, 3),
-    "y": (None, 0.5, 1.0, 1.5),
-    "g": (None, "a", "b"),
-    "f": (None, True, False),
+    "x": (None, -2, 0, 3, -9, 9),
+    "y": (None, 0.5, 1.0, 1.5, -1.0, 9.0),
+    "g": (None, "a", "b", "not listed"),
+    "f": (None, True, False, 7),
     "p": (None, "u", "v"),
 }
 
@@ -72,6 +75,15 @@ QUERIES: dict[str, Query] = {
     "public gate": Gate(as_expr("p = 'u'"), V("COALESCE(y, 1) + 1")),
     "public partition": Partition(as_expr("p"), V("COALESCE(y, 1) + 1")),
     "mixed gate": Gate(as_expr("p = 'u' AND f"), V("COALESCE(y, 1) + 1")),
+    "public value": V("p = 'u'"),
+    "public number": V("CASE WHEN p = 'u' THEN 2 WHEN p = 'v' THEN 3 END"),
+    "joined to a public condition": V("f AND p = 'u'"),
+    "stack of joined": Stack((V("f AND p = 'u'"), V("P = 'v' AND x > 0"))),
+    "stack of joined and plain": Stack((V("f AND p = 'u'"), V("x"))),
+    "either": V("f OR p = 'u'"),
+    "gated public value": Gate(as_expr("f"), V("p = 'u'")),
+    "joined in groups": Partition(as_expr("g"), V("f AND p = 'u' AND x > 0")),
+    "features with a public one": Features((X, as_expr("CASE WHEN p = 'u' THEN 2 ELSE 1 END"))),
     "box": BOX,
     "ball": BALL,
     "small ball": Features((X, Y), 0.3),
@@ -81,15 +93,25 @@ QUERIES: dict[str, Query] = {
     "gated outer": Gate(as_expr("f"), Outer(BALL)),
     "nearest": Nearest(BOX, ((0.0, 0.0), (2.0, 1.0), (-1.0, 1.0)), Stack((V("1"), BOX))),
     "linear": linear(["x", "y"], [0.5, -2.0]),
+    "rows in no group": Partition(
+        as_expr("g"), Partition(as_expr("f"), V("COALESCE(x, 3) + 4"), other=True), other=True
+    ),
+    "losses": Losses(("x", "g")),
+    "losses by group": Gate(as_expr("f"), Partition(as_expr("g"), Losses(("x", "g")), other=True)),
     "stacked kinds": Stack((Partition(as_expr("g"), V("1")), Outer(BOX), V("x"))),
 }
-TIGHT = ("count", "integer", "real", "constant", "away from 0", "stack", "partition", "gate", "public partition", "box")
+TIGHT = (
+    "losses",
+    *("count", "integer", "real", "constant", "away from 0", "stack", "partition", "gate", "public partition", "box"),
+    *("public value", "joined to a public condition", "features with a public one"),
+)
 
 
 def vectors(plan: Plan) -> Iterator[tuple[Any, list[Fraction]]]:
     """(public part of the row, its contribution in units of the weights) for every row of the domain."""
     columns = plan.program.columns
     weights = {int(i): weight for weight, places in plan.places.items() for i in places}
+    columns = tuple(dict.fromkeys(name.removeprefix(FATE) for name in columns))
     for cells in itertools.product(*(DOMAIN[name] for name in columns)):
         row = dict(zip(columns, cells, strict=True))
         values = row_values(plan.program, row)
@@ -131,6 +153,18 @@ def test_reach_bounds_every_pair_of_rows(name: str, level: bool) -> None:
     true = brute(plan)
     assert within(true.size, plan.reach.under("add-remove"))
     assert within(true.change, plan.reach.under("replace"))
+
+
+@pytest.mark.parametrize("name", QUERIES)
+def test_a_row_of_a_group_that_does_not_pay_adds_nothing(name: str) -> None:
+    plan = compile_query(QUERIES[name], SCHEMA, level=True)
+    paying = Atoms(SCHEMA).touched(plan.scopes)
+    atoms = {"u": 0, "v": 1, None: 2}
+    for public, vector in vectors(plan):
+        if "p" in plan.program.columns and paying is not None and atoms[public] not in paying:
+            assert not any(vector), f"a row with p = {public!r} moves the answer and pays nothing"
+    wanted = {"joined to a public condition": (0,), "stack of joined": (0, 1), "either": None, "public gate": (0,)}
+    assert paying == wanted.get(name, paying)
 
 
 @pytest.mark.parametrize("name", TIGHT)

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dodona.mechanisms import DiscreteLaplace
-from dodona.mechanisms.stitched import Stitched
+from dodona.papers.stitched import Stitched
 
 positive = st.fractions(min_value=Fraction(1, 50), max_value=1000, max_denominator=1000)
 

@@ -16,26 +16,25 @@ import numpy as np
 import pytest
 
 import dodona as dd
-from dodona.effort import Effort
 from dodona.errors import AnswerLost, BudgetSpent, LedgerUnavailable, Refused
 from dodona.local import Client, invitation
 from dodona.mechanisms import DiscreteGaussian, DiscreteLaplace, RandomizedResponse, SecureBits
 from dodona.mechanisms.bits import BadRandomness
 from dodona.mechanisms.fixed import exp_bracket
-from dodona.mechanisms.gf2 import packed
-from dodona.mechanisms.parity import ParitySolver
+from dodona.mechanisms.parity import ParitySolver, packed
+from dodona.oracles.effort import Effort
+from dodona.oracles.noise import noise_for
 from dodona.privacy import UNITS, Budget, Cost, SqliteLedger
 from dodona.privacy.conversion import delta_of, epsilon_of, rho_of, sulq_epsilon_of
 from dodona.privacy.ledger import Entry
+from dodona.query.candidates import ParityProcedure
 from dodona.query.compiler import Compiler
 from dodona.query.plan import compile_query
-from dodona.query.procedure import ParityProcedure
 from dodona.query.program import Block, Builder, Program
 from dodona.query.statistic import Gate, Partition, Stack, Value, as_expr
 from dodona.testing.oracles import seeded_curator
 from dodona.testing.reference import reference_totals
-from dodona.testing.twins import Twins
-from dodona.trust.noise import noise_for
+from tests.support.twins import Twins
 
 SCHEMA = dd.Schema({"x": dd.Real(0, 10), "y": dd.Real(-1, 1000), "f": dd.Flag(), "id": dd.Integer(0, 2999)})
 PURE, GAUSS = Budget(epsilon=50), Budget(rho=50)
@@ -136,6 +135,9 @@ def test_sums_are_exact_whatever_their_size() -> None:
     schema, program = large_sums()
     counts = np.array([2.0**52, 1.0, 1.0, 1.0] * 50)
     assert int(dd.Table({"n": counts}, schema).engine.totals(program)[0]) == 50 * (2**52 + 3)
+    squares = Program(program.steps, (Block((len(program.steps) - 1,), 2**26, gram=True),))
+    roots = np.array([2.0**26, 1.0, 1.0, 1.0] * 50)
+    assert int(dd.Table({"n": roots}, schema).engine.totals(squares)[0]) == 50 * (2**52 + 3)
 
 
 def test_sums_in_files_are_exact_whatever_their_size(tmp_path: Path) -> None:
@@ -181,7 +183,7 @@ def test_a_charge_comes_first_and_is_durable(tmp_path: Path) -> None:
         return real(program)
 
     table.engine.totals = totals  # type: ignore[method-assign]
-    dd.Curator(table, PURE, tmp_path / "l").ask("x", epsilon=1)
+    dd.Curator(table, PURE, tmp_path / "l", create=True).ask("x", epsilon=1)
     assert seen == [1]
 
 
@@ -206,7 +208,7 @@ def test_every_question_is_charged_its_price_and_a_fault_is_not_refunded() -> No
 
 
 def test_a_fault_of_the_disk_stays_until_the_ledger_is_opened_again(tmp_path: Path) -> None:
-    ledger = SqliteLedger.open(tmp_path / "l", PURE)
+    ledger = SqliteLedger.open(tmp_path / "l", PURE, create=True)
     session: Any = ledger._session
 
     def fails() -> None:
@@ -218,7 +220,7 @@ def test_a_fault_of_the_disk_stays_until_the_ledger_is_opened_again(tmp_path: Pa
     del session._commit
     with pytest.raises(LedgerUnavailable):
         ledger.charge(amount=1, analyst="a", request_id="s", what="q")
-    with SqliteLedger.open(tmp_path / "l", PURE) as again:
+    with SqliteLedger.open(tmp_path / "l", PURE, create=True) as again:
         assert again.spent() == 0
 
 
@@ -238,7 +240,7 @@ def test_scopes_pay_for_their_worst_atom() -> None:
 
 def test_parity_candidates_are_judged_with_noise_for_all_of_them(monkeypatch: pytest.MonkeyPatch) -> None:
     """One validation row moves every candidate's errors by one: the sensitivity is how many there are."""
-    from dodona.trust import procedures
+    from dodona.oracles import procedures
 
     told: list[tuple[int, Fraction]] = []
     real = procedures.DiscreteLaplace.for_epsilon
@@ -255,6 +257,35 @@ def test_parity_candidates_are_judged_with_noise_for_all_of_them(monkeypatch: py
     procedure = ParityProcedure(bits, as_expr("y"), parts=2, repeats=3, part_rows=20, test_rows=20)
     seeded_curator(table, PURE, 0).run(procedure, epsilon=2)
     assert told == [(6, Fraction(2))]
+
+
+def test_a_procedure_divides_its_epsilon_by_the_rows_of_a_person(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Private at epsilon/k for each of a person's k rows, so at epsilon for the person."""
+    from dodona.oracles import procedures
+
+    told: list[Fraction] = []
+    real = procedures.ParitySolver
+
+    def spy(epsilon: Fraction) -> Any:
+        told.append(epsilon)
+        return real(epsilon)
+
+    monkeypatch.setattr(procedures, "ParitySolver", spy)
+    schema, flags = dd.Schema({"a": dd.Flag(), "y": dd.Flag()}), np.arange(40) % 2 == 0
+    columns = {"a": flags, "y": flags, "who": np.arange(40) // 4}
+    table = dd.Table(columns, schema, neighbours="add-remove", rows=40, unit=dd.Unit("who", max_rows=4))
+    procedure = ParityProcedure((as_expr("a"),), as_expr("y"), parts=1, repeats=1, part_rows=10, test_rows=10)
+    seeded_curator(table, PURE, 0).run(procedure, epsilon=2)
+    assert told
+    assert all(epsilon <= Fraction(2, 4) for epsilon in told)
+
+
+def test_a_margin_counts_what_the_grid_takes_off_every_row() -> None:
+    """Hardly any noise, and numbers that each lose nearly a step of the grid: the truth is still within the margin."""
+    table = rows(4000, y=np.full(4000, 100 - 1e-9))
+    answer = seeded_curator(table, Budget(epsilon=100_000), 0).ask("y", epsilon=100_000)
+    missed = abs(float(np.asarray(answer.total)) - 4000 * (100 - 1e-9))
+    assert float(np.asarray(answer.spread)) * 10 < missed <= float(np.asarray(answer.margin))
 
 
 def test_a_question_about_several_groups_is_paid_by_all_of_them() -> None:
@@ -294,6 +325,17 @@ def test_a_hash_covers_every_field() -> None:
         *({"detail": "e"}, {"amount": 4}, {"scope": (2,)}, {"common_after": 4}, {"total_after": 4}, {"previous": "q"}),
     ]
     assert len({entry.digest(), *(replace(entry, **other).digest() for other in others)}) == 1 + len(others)
+    newer = replace(entry, number=1, further=(("pure", 1, 2),), schema="c", state="s", salt="t")
+    sums = [
+        {"number": 2},
+        {"further": (("pure", 2, 2),)},
+        {"schema": "d"},
+        {"state": "u"},
+        {"salt": "v"},
+        {"state": ""},
+    ]
+    all_of_it = [replace(newer, **other).digest() for other in (*others, *sums)]
+    assert len({entry.digest(), newer.digest(), *all_of_it}) == 2 + len(others) + len(sums) - 1
 
 
 def test_a_choice_knows_how_far_a_row_moves_it() -> None:

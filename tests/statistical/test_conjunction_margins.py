@@ -9,11 +9,11 @@ import pytest
 
 from dodona import release
 from dodona.engines.table import Table
+from dodona.oracles.exact import Exact
 from dodona.privacy.budget import Budget
 from dodona.query.schema import Flag, Schema
 from dodona.query.statistic import Query, Stack, as_query
 from dodona.testing.oracles import seeded_curator
-from dodona.trust.exact import Exact
 
 NAMES = "abcdefgh"
 ROWS = 4000

@@ -6,17 +6,16 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from dodona.mechanisms.bounded_laplace import BoundedLaplace
 from dodona.mechanisms.characters import CharacterResponse
-from dodona.mechanisms.cube import CubeResponse
+from dodona.mechanisms.cube import CubeResponse, WalshResponse
 from dodona.mechanisms.direction import DirectionResponse
-from dodona.mechanisms.stitched import Stitched
-from dodona.mechanisms.two_level import TwoLevel
-from dodona.mechanisms.walsh import WalshResponse
+from dodona.mechanisms.laplace import BoundedLaplace
+from dodona.mechanisms.response import TwoLevel
 from dodona.mechanisms.window import WindowResponse
-from dodona.privacy.cost import Cost
-from dodona.testing.bits import SeededBits
+from dodona.papers.stitched import Stitched
+from dodona.privacy.budget import Cost
 from dodona.testing.mechanisms import check_mechanism
+from dodona.testing.oracles import SeededBits
 
 ONE = Fraction(1)
 SOUND = [

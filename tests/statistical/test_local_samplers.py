@@ -6,10 +6,9 @@ import numpy as np
 import pytest
 
 from dodona.mechanisms import SecureBits
-from dodona.mechanisms.cube import CubeResponse
+from dodona.mechanisms.cube import CubeResponse, WalshResponse
 from dodona.mechanisms.direction import DirectionResponse, public_directions
-from dodona.mechanisms.two_level import TwoLevel
-from dodona.mechanisms.walsh import WalshResponse
+from dodona.mechanisms.response import TwoLevel
 from dodona.mechanisms.window import WindowResponse
 from dodona.testing.mechanisms import FALSE_ALARM, p_value
 

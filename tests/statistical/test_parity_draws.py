@@ -7,10 +7,9 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from dodona.mechanisms.gf2 import packed
-from dodona.mechanisms.parity import ParitySolver
-from dodona.testing.bits import SeededBits
+from dodona.mechanisms.parity import ParitySolver, packed
 from dodona.testing.mechanisms import FALSE_ALARM, p_value
+from dodona.testing.oracles import SeededBits
 
 DRAWS = 6000
 

@@ -13,8 +13,8 @@ from dodona.mechanisms import (
     RandomizedResponse,
     SecureBits,
 )
-from dodona.testing.bits import SeededBits
-from dodona.testing.mechanisms import check_mechanism, check_noise_samples, p_value, scaled
+from dodona.testing.mechanisms import check_mechanism, check_noise_samples, p_value
+from dodona.testing.oracles import SeededBits
 
 SCALES = [Fraction(1, 10), Fraction(1, 2), 1, Fraction(31, 3), 10, 100, 1000, 10**7, 10**9, 10**12]
 NOISE = [DiscreteLaplace(Fraction(s)) for s in SCALES] + [DiscreteGaussian(Fraction(s) ** 2) for s in SCALES]
@@ -50,7 +50,7 @@ def test_with_the_bits_of_production(mechanism):
 def test_the_harness_rejects_a_mis_scaled_sampler(mechanism, factor):
     """Too little and too much noise alike (STYLE section 2, fault 3)."""
     with pytest.raises(AssertionError, match="do not match"):
-        check_noise_samples(mechanism, scaled(mechanism, factor).sample, SeededBits(7), 60_000)
+        check_noise_samples(mechanism, mechanism.scaled(factor).sample, SeededBits(7), 60_000)
 
 
 def test_the_harness_rejects_small_faults_of_shape():

@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 from dodona.mechanisms import SecureBits
-from dodona.mechanisms.stitched import Stitched
-from dodona.testing.bits import SeededBits
+from dodona.papers.stitched import Stitched
 from dodona.testing.mechanisms import cells, mass, p_value
+from dodona.testing.oracles import SeededBits
 
 NOISE = [
     Stitched(Fraction(1, 4), Fraction(1, 2)),

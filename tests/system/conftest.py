@@ -8,14 +8,17 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
+import dodona as dd
 from dodona import cli
 from dodona.sample import write_sample, write_schema
-from dodona.testing import pages
-from dodona.testing.browsers import BrowserMissing, Tab, chromium
-from dodona.testing.commands import QUESTION, Outcome, dodona
-from dodona.testing.pages import World
+from tests.support import pages
+from tests.support.browsers import BrowserMissing, Tab, chromium
+from tests.support.commands import QUESTION, Outcome, dodona, make_ledger
+from tests.support.pages import World
+from tests.support.servers import in_thread, write_survey
 
 
 @pytest.fixture(scope="module")
@@ -49,6 +52,20 @@ def tab(browser: Any) -> Iterator[Callable[..., Tab]]:
 def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     """One server for the file."""
     with pages.world(tmp_path_factory.mktemp("page")) as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where the file's server of surveys keeps what it is told."""
+    return tmp_path_factory.mktemp("survey")
+
+
+@pytest.fixture(scope="module")
+def url(folder: Path) -> Iterator[str]:
+    """One server of surveys for the file; its address."""
+    path = write_survey(folder, {"x": np.array([True, False])}, dd.Schema({"x": dd.Flag()}), {"epsilon": 1})
+    with in_thread(folder, [path], tick=0.001) as found:
         yield found
 
 
@@ -87,6 +104,7 @@ def survey(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     write_sample("survey.parquet", 2000)
     write_schema("survey.toml", "survey.parquet")
+    make_ledger("survey.toml")
     return tmp_path
 
 
@@ -96,6 +114,7 @@ def asked(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("asked")
     write_sample(folder / "survey.parquet", 2000)
     write_schema(folder / "survey.toml", folder / "survey.parquet")
+    make_ledger(folder / "survey.toml")
     done = dodona("ask", "survey.toml", QUESTION, "--share", "1/100", cwd=folder)
     assert done.code == 0, done.err
     return folder

@@ -22,7 +22,7 @@ from typing import Any
 
 from dodona.errors import BudgetSpent, LedgerUnavailable
 from dodona.privacy import UNITS, Budget
-from dodona.privacy.sqlite_ledger import SqliteLedger
+from dodona.privacy.ledger.sqlite import SqliteLedger
 
 EIO, ENOSPC, KILL, TEAR = range(4)
 
@@ -58,7 +58,7 @@ def audit(
     path: Path, cap: int, acked: list[list[Any]], answers: dict[int, str] | None = None, atoms: int = 1
 ) -> dict[str, Any]:
     """Open as the next process would, replay everything, and compare with what was acknowledged."""
-    with SqliteLedger.open(path, budget(cap), atoms=atoms) as ledger:
+    with SqliteLedger.open(path, budget(cap), atoms=atoms, create=True) as ledger:
         verified = ledger.verify()
         durable = {
             (e.seq, e.hash) for start in range(1, verified.entries + 1, 10_000) for e in ledger.entries(start, 10_000)
@@ -80,7 +80,7 @@ def crowd(path: Path, processes: int, times: int, cap: int) -> dict[str, Any]:
     """V39: many processes, one cap; each charges one unit ``times`` times."""
 
     def work(say: Callable[[Any], None]) -> None:
-        with SqliteLedger.open(path, budget(cap), timeout=120) as ledger:
+        with SqliteLedger.open(path, budget(cap), timeout=120, create=True) as ledger:
             for number in range(times):
                 try:
                     entry = ledger.charge(amount=1, analyst="a", request_id=f"{os.getpid()}-{number}", what="q").entry
@@ -103,7 +103,7 @@ def storm(path: Path, kills: int, workers: int, cap: int) -> dict[str, Any]:
     chance = random.Random(kills)
 
     def work(say: Callable[[Any], None]) -> None:
-        with SqliteLedger.open(path, budget(cap), timeout=120) as ledger:
+        with SqliteLedger.open(path, budget(cap), timeout=120, create=True) as ledger:
             for number in range(10**6):
                 entry = ledger.charge(amount=1, analyst="a", request_id=f"{os.getpid()}-{number}", what="q").entry
                 say(["ack", entry.seq, entry.hash])
@@ -144,7 +144,7 @@ def faults(folder: Path, action: int, syncs_only: int, workload: int = 0) -> dic
         def work(say: Callable[[Any], None], path: Path = path, k: int = k) -> None:
             shim.shim_arm(ctypes.c_long(k), action, syncs_only)
             try:
-                ledger = SqliteLedger.open(path, budget(100), atoms=atoms)
+                ledger = SqliteLedger.open(path, budget(100), atoms=atoms, create=True)
             except LedgerUnavailable:
                 say(["unavailable"])
                 return
@@ -187,7 +187,7 @@ def faults(folder: Path, action: int, syncs_only: int, workload: int = 0) -> dic
 
 def forked(path: Path) -> dict[str, Any]:
     """V54: forks of a process whose ledger is open and, in a second round, busy in another thread."""
-    ledger = SqliteLedger.open(path, budget(10_000))
+    ledger = SqliteLedger.open(path, budget(10_000), create=True)
     memory = SqliteLedger.open(None, budget(10_000))
     acked: list[Any] = []
 
@@ -233,7 +233,7 @@ def full(path: Path) -> dict[str, Any]:
 
     def work(say: Callable[[Any], None]) -> None:
         signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-        ledger = SqliteLedger.open(path, budget(10**6))
+        ledger = SqliteLedger.open(path, budget(10**6), create=True)
         resource.setrlimit(resource.RLIMIT_FSIZE, (path.stat().st_size + 20_000, resource.RLIM_INFINITY))
         for number in range(1000):
             try:
@@ -250,7 +250,7 @@ def full(path: Path) -> dict[str, Any]:
 
 def readonly(path: Path) -> dict[str, Any]:
     """V52: a folder and files that cannot be written. Root may write anywhere, so become nobody first."""
-    SqliteLedger.open(path, budget(10)).close()
+    SqliteLedger.open(path, budget(10), create=True).close()
     for name in os.listdir(path.parent):
         os.chmod(path.parent / name, 0o444)
     os.chmod(path.parent, 0o555)
@@ -261,7 +261,7 @@ def readonly(path: Path) -> dict[str, Any]:
             os.setuid(65534)
         for name in (path, path.with_name("new")):
             try:
-                SqliteLedger.open(name, budget(10))
+                SqliteLedger.open(name, budget(10), create=True)
                 say("opened")
             except LedgerUnavailable:
                 say("unavailable")

@@ -14,47 +14,21 @@ import signal
 import sys
 import time
 from collections.abc import Callable
-from fractions import Fraction
 from typing import Any
 
+from ledger_scenarios import budget, reap, spawn
+
 from dodona.errors import BudgetSpent, LedgerUnavailable
-from dodona.privacy import UNITS, Budget
-from dodona.privacy.postgres_ledger import PostgresLedger
+from dodona.privacy.ledger.postgres import PostgresLedger
 
 Say = Callable[[Any], None]
-
-
-def budget(cap: int) -> Budget:
-    return Budget(epsilon=Fraction(cap, UNITS))
-
-
-def spawn(work: Callable[[Say], None]) -> tuple[int, int]:
-    """Fork a child that runs ``work(say)``; what it says comes back as JSON lines from the returned pipe."""
-    reader, writer = os.pipe()
-    pid = os.fork()
-    if pid == 0:
-        code = 1
-        try:
-            os.close(reader)
-            work(lambda value: os.write(writer, json.dumps(value).encode() + b"\n"))  # one write: whole or not at all
-            code = 0
-        finally:
-            os._exit(code)
-    os.close(writer)
-    return pid, reader
-
-
-def reap(child: tuple[int, int]) -> tuple[list[Any], int]:
-    with os.fdopen(child[1]) as pipe:
-        lines = [json.loads(line) for line in pipe if line.endswith("\n")]
-    return lines, os.waitstatus_to_exitcode(os.waitpid(child[0], 0)[1])
 
 
 def audit(url: str, cap: int, said: list[Any]) -> dict[str, Any]:
     """Open as the next process would, replay everything, and compare with what was acknowledged."""
     acked = {(line[1], line[2]) for line in said if line[0] == "ack"}
     answers = [line[1] for line in said if line[0] == "answer"]
-    with PostgresLedger.open(url, budget(cap)) as ledger:
+    with PostgresLedger.open(url, budget(cap), create=True) as ledger:
         verified = ledger.verify()
         listed = [e for start in range(1, verified.entries + 1, 10_000) for e in ledger.entries(start, 10_000)]
         return {
@@ -72,7 +46,7 @@ def crowd(url: str, processes: int, times: int, cap: int) -> dict[str, Any]:
     """V39: many processes, one cap; each charges one unit ``times`` times."""
 
     def work(say: Say) -> None:
-        with PostgresLedger.open(url, budget(cap), timeout=120) as ledger:
+        with PostgresLedger.open(url, budget(cap), timeout=120, create=True) as ledger:
             for number in range(times):
                 try:
                     entry = ledger.charge(amount=1, analyst="a", request_id=f"{os.getpid()}-{number}", what="q").entry
@@ -95,7 +69,7 @@ def busy(url: str, cap: int, stop: Any) -> Callable[[Say], None]:
         while not stop[0]:
             number += 1
             try:
-                ledger = ledger or PostgresLedger.open(url, budget(cap), timeout=60)
+                ledger = ledger or PostgresLedger.open(url, budget(cap), timeout=60, create=True)
                 entry = ledger.charge(amount=1, analyst="a", request_id=f"{os.getpid()}-{number}", what="q").entry
                 say(["ack", entry.seq, entry.hash])
                 ledger.store_answer(entry.seq, f"answer {entry.seq}")
@@ -114,7 +88,7 @@ def storm(url: str, kills: int, workers: int, cap: int) -> dict[str, Any]:
     machine, most of the kills fall into work and not into its beginning.
     """
     chance = random.Random(kills)
-    PostgresLedger.open(url, budget(cap)).close()
+    PostgresLedger.open(url, budget(cap), create=True).close()
     said: list[Any] = []
     signals = 0
     for _ in range(kills // workers):
@@ -146,7 +120,7 @@ def outage(url: str, workers: int, cap: int) -> dict[str, Any]:
 
 def forked(url: str) -> dict[str, Any]:
     """V54: forks of a process whose ledger is open."""
-    ledger = PostgresLedger.open(url, budget(1000))
+    ledger = PostgresLedger.open(url, budget(1000), create=True)
 
     def work(say: Say) -> None:
         for number in range(5):

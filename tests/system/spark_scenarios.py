@@ -23,7 +23,7 @@ from dodona.engines.table import Table
 from dodona.query.expr import Column
 from dodona.query.plan import compile_query
 from dodona.query.statistic import Features, Outer, Partition, Stack, Value, as_expr
-from dodona.testing.spark import cluster_session, connect_session, standalone_session
+from tests.support.spark import cluster_session, connect_session, standalone_session
 
 SCHEMA = dd.Schema({"x": dd.Real(0, 1), "n": dd.Integer(0, 9), "g": dd.Category("a", "b", "c")})
 ROWS = 40_000
@@ -108,7 +108,7 @@ def kill(folder: Path) -> None:
         slow = session.read.parquet(str(path)).repartition(8).mapInArrow(_slowly, "x double, n bigint, g string")
         table = dd.Table(slow, SCHEMA, population="people")
         ledger = str(folder / "people.ledger")
-        curator = dd.Curator(table, dd.Budget(epsilon=1e6), ledger=ledger)
+        curator = dd.Curator(table, dd.Budget(epsilon=1e6), ledger=ledger, create=True)
         assert len(executors(session)) == 2
         killed: list[int] = []
 

@@ -15,7 +15,7 @@ CHILD = """
 import json, os, signal, sys
 import numpy as np
 import dodona as dd
-from dodona.privacy.sqlite_ledger import SqliteLedger
+from dodona.privacy.ledger.sqlite import SqliteLedger
 
 path, point = sys.argv[1:]
 table = dd.Table({"x": np.arange(100.0)}, dd.Schema({"x": dd.Real(0, 100)}), name="t")
@@ -33,7 +33,7 @@ def after(owner, name):
         die()
     setattr(owner, name, wrapped)
 
-curator = dd.Curator(table, dd.Budget(epsilon=1), ledger=path)
+curator = dd.Curator(table, dd.Budget(epsilon=1), ledger=path, create=True)
 points = {
     "before the charge": lambda: before(SqliteLedger, "charge"),
     "after the charge": lambda: after(SqliteLedger, "charge"),

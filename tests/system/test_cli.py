@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -14,7 +15,10 @@ from pathlib import Path
 import pytest
 
 from dodona.config import open_ledger
-from dodona.testing.commands import DODONA, QUESTION, Outcome, dodona, edited, fingerprint, refused
+from dodona.privacy import Budget, SqliteLedger
+from dodona.privacy.budget import KEY_UNITS
+from dodona.privacy.ledger import KEYS
+from tests.support.commands import DODONA, QUESTION, Outcome, dodona, edited, fingerprint, make_ledger, refused
 
 SELECT = "SELECT sex, region, COUNT(*) AS n, AVG(income) FROM survey WHERE age >= 18 GROUP BY sex, region"
 
@@ -29,17 +33,17 @@ def test_the_tour_from_nothing(tmp_path: Path) -> None:
     made = dodona("sample", "survey.parquet", "--rows", 5000, "--schema", "survey.toml", cwd=tmp_path)
     assert made.code == 0, made.err
     assert "5,000 made-up people" in made.out
+    assert "survey.ledger was made, a new ledger" in made.out
     checked = dodona("schema", "check", "survey.toml", cwd=tmp_path)
     assert checked.code == 0, checked.err
     assert checked.out.endswith("Everything fits.\n")
     priced = dodona("price", "survey.toml", QUESTION, "--tolerance", "0.05", cwd=tmp_path)
     assert priced.code == 0, priced.err
     assert "Affordable" in priced.out
-    assert not (tmp_path / "survey.ledger").exists()  # neither check nor price makes one
     answered = dodona("ask", "survey.toml", QUESTION, "--tolerance", "0.05", "--analyst", "ann", cwd=tmp_path)
     assert answered.code == 0, answered.err
     assert "±" in answered.out
-    assert "receipt  entry 1, " in answered.out
+    assert re.search(r"receipt +charge 1, ", answered.out)
     assert "\x1b" not in answered.out
     listed = dodona("sql", "survey.toml", SELECT, "--share", "0.05", cwd=tmp_path)
     assert listed.code == 0, listed.err
@@ -109,18 +113,39 @@ def test_json_everywhere(survey: Path, call: Call) -> None:
     priced = json.loads(call("price", config, QUESTION, "--share", "0.1", "--json").out)
     assert priced["affordable"] is True
     vector = json.loads(call("price", config, SELECT, "--share", "0.1", "--json").out)
-    assert len(vector["margin"]) == 2
+    assert len(vector["margin"]) == 3  # two sexes, and those of neither
+    assert [column["column"] for column in vector["columns"]] == ["n", "avg(income)"]
     answer = json.loads(call("ask", config, QUESTION, "--share", "0.1", "--json").out)
     assert answer["mean"] == pytest.approx(answer["total"] / 2000)
     assert answer["total_margin"] == pytest.approx(priced["margin"])
     assert answer["cost"]["seq"] == 1
     rows = json.loads(call("sql", config, SELECT, "--share", "0.1", "--json").out)
-    assert len(rows["records"]) == 10
+    assert len(rows["records"]) == 18  # with those of no sex, of no region, and of neither
     assert rows["columns"] == ["sex", "region", "n", "avg(income)"]
     book = json.loads(call("ledger", config, "--json").out)
     assert book["spent"] + book["left"] == book["capacity"]
     assert [entry["kind"] for entry in book["entries"]] == ["charge", "charge"]
     assert json.loads(call("ledger", config, "--verify", "--json").out)["verified"] is True
+
+
+@pytest.mark.parametrize("words", [["check"], ["schema", "check"]], ids=" ".join)
+def test_check_counts_losses_only_where_an_effort_is_stated(survey: Path, call: Call, words: list[str]) -> None:
+    """Without one it spends nothing; with one it is one charge, in words and as data."""
+    config = survey / "survey.toml"
+    assert "Everything fits." in call(*words, config).out
+    assert json.loads(call("ledger", config, "--json").out)["spent"] == 0
+    stated = ["--share", "0.01", "--analyst", "ann", "--request-id", "once"]
+    told = call(*words, config, *stated)
+    assert told.code == 0, told.err
+    assert "below 0: count as 0" in told.out
+    assert "each 95 % sure, proven" in told.out
+    again = json.loads(
+        call(*words, config, "--share", "0.01", "--analyst", "ann", "--request-id", "once", "--json").out
+    )
+    assert again["columns"] == ["column", "what", "rows"]
+    assert again["proven"] is True
+    book = json.loads(call("ledger", config, "--json").out)
+    assert [entry["analyst"] for entry in book["entries"]] == ["ann"]
 
 
 def test_a_retry_is_neither_charged_nor_drawn_anew(survey: Path, call: Call) -> None:
@@ -137,9 +162,8 @@ def test_a_retry_is_neither_charged_nor_drawn_anew(survey: Path, call: Call) -> 
 def test_a_bound_holds_for_the_final_value(survey: Path, call: Call) -> None:
     """V29: the range of the whole expression, not of its column, sets the noise; a missing age counts as 0."""
     shown = call("explain", survey / "survey.toml", "(COALESCE(age, 50) - 1000000) * 1000000")
-    assert "changes the total by at most 7.897e+07" in shown.out  # 79e6, in whole steps of the grid
+    assert "changes the total by at most 7.9e+07" in shown.out  # 79e6: whole numbers are summed as they are
     assert "at most 1e+12" in call("explain", survey / "survey.toml", "(age - 1000000) * 1000000").out
-    assert not (survey / "survey.ledger").exists()
     assert call("ask", survey / "survey.toml", "(age - 1000000) * 1000000", "--share", "0.1").code == 0
 
 
@@ -148,7 +172,7 @@ def test_a_row_is_in_one_group_only(survey: Path, call: Call) -> None:
     bins = "CASE WHEN age BETWEEN 0 AND 30 THEN 'young' WHEN age BETWEEN 30 AND 99 THEN 'old' END"
     statement = f"SELECT {bins} AS bin, COUNT(*) AS n FROM survey GROUP BY bin"
     rows = json.loads(call("sql", survey / "survey.toml", statement, "--epsilon", "0.2", "--json").out)["records"]
-    assert [row["bin"] for row in rows] == ["young", "old"]
+    assert [row["bin"] for row in rows] == ["young", "old", "(other)"]
     assert sum(row["n"] for row in rows) == pytest.approx(2000, abs=400)
 
 
@@ -159,6 +183,7 @@ def test_known_functions_in_any_case(survey: Path, call: Call) -> None:
 
 def test_add_remove_shows_no_count(survey: Path, call: Call) -> None:
     config = edited(survey, "[budget]", 'neighbours = "add-remove"\n[budget]')
+    make_ledger(config)
     outcome = call("ask", config, QUESTION, "--share", "0.1")
     assert outcome.code == 0, outcome.err
     assert "mean" not in outcome.out
@@ -168,6 +193,7 @@ def test_add_remove_shows_no_count(survey: Path, call: Call) -> None:
     assert "2,000" not in checked.out
     assert "public number of rows" in refused(call("ask", config, QUESTION, "--tolerance", "0.1"))
     stated = edited(survey, "[budget]", 'neighbours = "add-remove"\nrows = 1900\n[budget]', "stated.toml")
+    make_ledger(stated)
     assert "over 1,900 rows" in call("ask", stated, QUESTION, "--tolerance", "0.1").out
 
 
@@ -185,10 +211,24 @@ def test_the_ledger_pages_and_hides_control_signs(survey: Path, call: Call) -> N
     assert "analyst2" not in page
 
 
+def test_the_ledger_shows_both_amounts(tmp_path: Path, call: Call) -> None:
+    budget = Budget(epsilon=1, delta=1e-6, keys=1e-7)
+    with SqliteLedger.open(tmp_path / "k.ledger", budget, create=True) as book:
+        book.grant("ann", KEY_UNITS // 10**8, KEYS)
+        book.charge(amount=budget.capacity // 4, analyst="ann", request_id="k", what="names", keys=KEY_UNITS // 10**9)
+    shown = call("ledger", tmp_path / "k.ledger")
+    assert "granted up to delta 1e-08 for keys" in shown.out
+    assert "25.0 %, delta 1e-09" in shown.out
+    assert "delta 1e-09 spent, 9.9e-08 left of 1e-07 for keys that nobody listed" in shown.out
+    assert "9.9e-08 left" in call("ledger", tmp_path / "k.ledger", "--verify").out
+    told = json.loads(call("ledger", tmp_path / "k.ledger", "--json").out)
+    assert (told["key_capacity"], told["keys_spent"]) == (budget.key_capacity, KEY_UNITS // 10**9)
+
+
 def test_a_wide_result_is_stacked_in_a_narrow_terminal(
     survey: Path, call: Call, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("dodona.show.width", lambda: 30)
+    monkeypatch.setattr("dodona.cli.show.width", lambda: 30)
     shown = call("sql", survey / "survey.toml", SELECT, "--share", "0.1").out
     assert "region       North" in shown
 
@@ -217,8 +257,16 @@ def test_another_budget_later_is_refused(survey: Path, call: Call) -> None:
 
 
 def test_no_ledger_yet(survey: Path, call: Call) -> None:
-    assert "no question was charged" in refused(call("ledger", survey / "survey.toml"), 4)
-    assert not (survey / "survey.ledger").exists()
+    config = edited(survey, "[budget]", "[budget]")
+    effort = ["--share", "0.1"]
+    for command in (["ledger", config], ["ask", config, "age", *effort], ["sql", config, SELECT, *effort]):
+        assert "dodona ledger new" in refused(call(*command), 4)
+    assert call("price", config, "age", "--share", "0.1").code == 0
+    assert "dodona ledger new" in call("schema", "check", config).out
+    assert not list(survey.glob("edited.ledger*")), "asking, pricing, checking and showing make none"
+    assert "was made" in call("ledger", "new", config).out
+    assert call("ask", config, "age", "--share", "0.1").code == 0
+    assert "is there already" in call("ledger", "new", config).out
 
 
 def test_a_ledger_that_cannot_be_made(survey: Path, call: Call) -> None:

@@ -2,11 +2,14 @@
 
 import re
 
+import numpy as np
 import pytest
 from typer.testing import CliRunner
 
+import dodona as dd
 from dodona.cli import app
 from dodona.errors import Refused
+from tests.support.servers import write_survey
 
 
 def run(*words):
@@ -61,3 +64,46 @@ def test_bad_plans_are_refused(words):
     shown = run(*words)
     assert shown.exit_code != 0
     assert isinstance(shown.exception, Refused)
+
+
+@pytest.fixture
+def survey(tmp_path):
+    rng = np.random.default_rng(0)
+    schema = dd.Schema({"age": dd.Integer(0, 99), "pay": dd.Integer(0, 63), "ill": dd.Flag()})
+    columns = {"age": rng.integers(0, 100, 900), "pay": rng.integers(0, 64, 900), "ill": rng.random(900) < 0.2}
+    return str(write_survey(tmp_path, columns, schema, {"epsilon": 2}))
+
+
+@pytest.mark.parametrize(
+    ("kind", "settings", "words"),
+    [
+        ("intervals", ("column=age",), ("tree", "ranges of age", "rows (a random range)")),
+        ("boxes", ("columns=age,pay", "bits=4,3"), ("boxes over", "rows (a random box)")),
+        ("conjunctions", ("width=2", "edges=age:0,18,65,100;pay:0,32,64"), ("blocks", "ill, age, pay")),
+        ("halfspaces", ("columns=age, pay", "translated=false", "probes=40"), ("VACUOUS", "40 probes")),
+    ],
+)
+def test_a_release_is_planned_with_settings_as_text(survey, kind, settings, words):
+    stated = [word for setting in settings for word in ("--set", setting)]
+    shown = run("release", survey, kind, *stated, "--share", "1/2")
+    assert shown.exit_code == 0, shown.output
+    assert all(part in shown.output.replace("age, pay, ill", "ill, age, pay") for part in words), shown.output
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (("nonsense",), "conjunctions, intervals"),
+        (("small_database", "--set", "size=3"), "must be of the kind"),  # its class is no text
+        (("intervals", "--share", "1"), "column"),
+        (("intervals", "--set", "column=age"), "exactly one"),
+        (("boxes", "--set", "columns=age,pay", "--set", "bits=x", "--share", "1"), "whole number"),
+        (("halfspaces", "--set", "columns=age,pay", "--set", "translated=perhaps", "--share", "1"), "true or false"),
+        (("conjunctions", "--set", "width=2", "--set", "edges=age:a", "--share", "1"), "age:0,18,65"),
+        (("intervals", "--set", "column=age", "--set", "seed=1", "--share", "1"), "takes the settings"),
+    ],
+)
+def test_a_release_that_cannot_be_planned_is_refused(survey, words, told):
+    found = run("release", survey, *words).exception
+    assert isinstance(found, Refused)
+    assert told in str(found)

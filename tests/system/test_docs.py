@@ -80,8 +80,11 @@ without_row = dd.Table({name: np.append(values[:-1], -1.0) for name, values in r
     "privacy.md": FRAME
     + """
 import duckdb
-duckdb.sql("COPY (SELECT i % 500 AS patient, i % 7 AS ward, i % 40 AS days FROM range(2000) t(i)) TO 'visits.parquet'")
-schema = dd.Schema({"ward": dd.Category(*range(7)), "days": dd.Integer(0, 60)})
+from dodona.learn import KMeans
+columns = "i % 500 AS patient, i % 7 AS ward, i % 40 AS days, i % 90 AS cost, i % 365 AS day, i % 99 AS age"
+duckdb.sql(f"COPY (SELECT {columns} FROM range(2000) t(i)) TO 'visits.parquet'")
+schema = dd.Schema({"ward": dd.Category(*range(7)), "days": dd.Integer(0, 60), "cost": dd.Real(0, 1000),
+                    "day": dd.Integer(0, 365), "age": dd.Integer(0, 110)})
 """,
 }
 """What the other pages take for granted: a survey and a curator over it."""
@@ -132,6 +135,7 @@ def test_every_page_with_python_is_run_or_named() -> None:
     elsewhere = {
         "server.md": "tests/system/test_server_process.py",
         "engines.md": "tests/conformance/test_engines.py",
+        "questions.md": "tests/system/test_readme.py",
     }
     pages = {str(file.relative_to(DOCS)) for file in DOCS.rglob("*.md")}
     with_python = {page for page in pages if any(kind == "python" for kind, _ in blocks(page))}

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import gc
-import json
 import os
 import shutil
 import sqlite3
 import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import suppress
 from fractions import Fraction
@@ -19,32 +17,12 @@ import pytest
 
 from dodona.errors import LedgerCorrupt, LedgerError, LedgerUnavailable, Refused
 from dodona.privacy import UNITS, Budget, SqliteLedger
+from tests.support.ledgers import scenario
 
 HERE = Path(__file__).parent
 EIO, ENOSPC, KILL, TEAR = range(4)
 ACTIONS = [(EIO, 1), (EIO, 0), (ENOSPC, 0), (KILL, 0), (TEAR, 0)]
 CAP = Budget(epsilon=Fraction(1000, UNITS))
-
-
-@pytest.fixture(scope="module")
-def shim(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    compiler = shutil.which("cc") or shutil.which("gcc")
-    if compiler is None or not sys.platform.startswith("linux"):
-        pytest.skip("failing system calls needs Linux and a C compiler (cc or gcc) for the preloaded shim")
-    library = tmp_path_factory.mktemp("shim") / "shim.so"
-    subprocess.run([compiler, "-shared", "-fPIC", "-O1", "-o", library, HERE / "ledger_shim.c", "-ldl"], check=True)
-    return library
-
-
-def _faults(folder: Path, shim: Path, action: int, syncs_only: int, workload: int) -> dict[str, Any]:
-    command = [sys.executable, HERE / "ledger_scenarios.py", "faults", folder, action, syncs_only, workload]
-    environment = {**os.environ, "LD_PRELOAD": str(shim)}
-    done = subprocess.run(
-        list(map(str, command)), env=environment, capture_output=True, text=True, timeout=900, check=False
-    )
-    assert done.returncode == 0, done.stderr
-    found: dict[str, Any] = json.loads(done.stdout)
-    return found
 
 
 @pytest.mark.slow
@@ -55,7 +33,7 @@ def test_m09_three_thousand_faults(tmp_path: Path, shim: Path) -> None:
         for action, syncs_only in ACTIONS:
             folder = tmp_path / f"{workload}-{action}-{syncs_only}"
             folder.mkdir()
-            found = _faults(folder, shim, action, syncs_only, workload)
+            found = scenario("faults", folder, action, syncs_only, workload, preload=shim, limit=900)
             assert found["problems"] == []
             cases += found["struck"]
             shutil.rmtree(folder)
@@ -73,7 +51,7 @@ def _quick_collections() -> Iterator[None]:
 
 
 def _filled(path: Path, charges: int = 60) -> int:
-    with SqliteLedger.open(path, CAP, atoms=5) as ledger:
+    with SqliteLedger.open(path, CAP, atoms=5, create=True) as ledger:
         ledger.grant("a", 500)
         for number in range(charges):
             scope = (number % 5,) if number % 2 else None
@@ -86,7 +64,7 @@ def _filled(path: Path, charges: int = 60) -> int:
 def _verdict(path: Path, spent: int) -> str:
     """What an auditor and an asker find: "refused", or the same sum as before."""
     try:
-        with SqliteLedger.open(path, CAP, atoms=5, timeout=0.2) as ledger:
+        with SqliteLedger.open(path, CAP, atoms=5, timeout=0.2, create=True) as ledger:
             found = ledger.verify().spent
             assert found == spent == ledger.spent(), "a broken ledger told another sum"
             return "same"
@@ -167,7 +145,7 @@ def test_a_broken_ledger_answers_no_question(tmp_path: Path) -> None:
 
     path = tmp_path / "l"
     table = dd.Table({"x": np.ones(4)}, dd.Schema({"x": dd.Real(0, 1)}), population="t")
-    curator = dd.Curator(table, dd.Budget(epsilon=1), path)
+    curator = dd.Curator(table, dd.Budget(epsilon=1), path, create=True)
     curator.ask("x", epsilon="1/10")
     curator.ledger.close()
     with sqlite3.connect(path) as db:
@@ -195,7 +173,7 @@ def test_a_small_disk_that_fills_up(tmp_path: Path) -> None:
             "mounting a small file system needs rights this process lacks; RLIMIT_FSIZE stands for it elsewhere"
         )
     try:
-        ledger = SqliteLedger.open(disk / "l", CAP)
+        ledger = SqliteLedger.open(disk / "l", CAP, create=True)
         acked: list[int] = []
 
         def fill() -> None:
@@ -209,7 +187,7 @@ def test_a_small_disk_that_fills_up(tmp_path: Path) -> None:
             ledger.charge(amount=1, analyst="a", request_id="after", what="q")
         ledger.close()
         subprocess.run(["mount", "-o", "remount,size=4m", str(disk)], check=True)
-        with SqliteLedger.open(disk / "l", CAP) as again:
+        with SqliteLedger.open(disk / "l", CAP, create=True) as again:
             assert again.verify().spent in (len(acked), len(acked) + 1)
             assert len(acked) > 5
     finally:

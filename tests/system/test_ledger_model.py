@@ -10,8 +10,6 @@ import sqlite3
 import tempfile
 import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -30,20 +28,10 @@ from hypothesis.stateful import (
 
 from dodona.errors import BudgetSpent, LedgerCorrupt, LedgerError, Refused
 from dodona.privacy import UNITS, Budget, SqliteLedger
-from dodona.testing.linearizable import NEVER, CappedCounter, Operation, linearizable
-
-
-def budget(cap: int) -> Budget:
-    return Budget(epsilon=Fraction(cap, UNITS))
-
-
-@contextmanager
-def scratch() -> Iterator[Path]:
-    """A folder in memory where there is one: thousands of runs need no disk, and syncs are tested elsewhere."""
-    shared = Path("/dev/shm")
-    with tempfile.TemporaryDirectory(dir=shared if os.access(shared, os.W_OK) else None) as name:
-        yield Path(name)
-
+from dodona.privacy.budget import KEY_UNITS
+from dodona.privacy.ledger import KEYS, MAIN
+from tests.support.ledgers import scratch, units
+from tests.support.linearizable import NEVER, CappedCounter, Operation, linearizable
 
 # -- the state machine ------------------------------------------------------------------------------------------------
 
@@ -51,76 +39,79 @@ def scratch() -> Iterator[Path]:
 class LedgerMachine(RuleBasedStateMachine):
     """Grant, charge, retry, answer, crash in the commit, reopen, restore an old copy, revoke; against dictionaries."""
 
-    CAP = 40
+    CAP, DELTA = 40, 9009  # of the budget, and of its part for keys
+    BUDGET = Budget(rho=Fraction(CAP, UNITS), keys=Fraction(DELTA, KEY_UNITS))
 
     def __init__(self) -> None:
         super().__init__()
         self.folder = tempfile.TemporaryDirectory(dir="/dev/shm" if os.access("/dev/shm", os.W_OK) else None)
         self.path = Path(self.folder.name) / "l"
-        self.charged: dict[tuple[str, str], tuple[int, tuple[int, ...] | None, int]] = {}
+        self.charged: dict[tuple[str, str], tuple[int, int, tuple[int, ...] | None, int]] = {}
         self.answers: dict[int, str] = {}
-        self.quotas: dict[str, int] = {}
-        self.unsure: list[tuple[str, str, int]] = []
+        self.quotas: dict[tuple[str, str], int] = {}
 
     @initialize()
     def open(self) -> None:
-        self.ledger = SqliteLedger.open(self.path, budget(self.CAP), atoms=3)
+        self.ledger = SqliteLedger.open(self.path, self.BUDGET, atoms=3, create=True)
 
-    def spent_by(self, analyst: str) -> int:
-        return sum(amount for (who, _), (amount, _, _) in self.charged.items() if who == analyst)
+    def spent_by(self, analyst: str, account: str = MAIN) -> int:
+        return sum(paid[account == KEYS] for (who, _), paid in self.charged.items() if who == analyst)
 
-    def spent(self) -> int:
-        common = sum(amount for amount, scope, _ in self.charged.values() if scope is None)
-        return common + max(sum(a for a, s, _ in self.charged.values() if s and atom in s) for atom in range(3))
+    def spent(self, account: str = MAIN, scope: tuple[int, ...] | None = None) -> int:
+        paid = [(paid[account == KEYS], paid[2]) for paid in self.charged.values()]
+        common = sum(amount for amount, s in paid if s is None)
+        return common + max(sum(a for a, s in paid if s and atom in s) for atom in scope or range(3))
 
-    def fits(self, analyst: str, amount: int, scope: tuple[int, ...] | None) -> bool:
-        common = sum(a for a, s, _ in self.charged.values() if s is None)
-        atoms = range(3) if scope is None else scope
-        paid = common + max(sum(a for a, s, _ in self.charged.values() if s and atom in s) for atom in atoms)
-        return paid + amount <= self.CAP and (
-            amount == 0 or self.spent_by(analyst) + amount <= self.quotas.get(analyst, 2**62)
+    def fits(self, analyst: str, amount: int, scope: tuple[int, ...] | None, keys: int = 0) -> bool:
+        return all(
+            price == 0
+            or (
+                self.spent(account, scope) + price <= cap
+                and self.spent_by(analyst, account) + price <= self.quotas.get((analyst, account), 2**62)
+            )
+            for account, price, cap in ((MAIN, amount, self.CAP), (KEYS, keys, self.DELTA))
         )
 
     @rule(
         analyst=st.sampled_from("ab"),
         name=st.integers(0, 12),
         amount=st.integers(0, 9),
+        keys=st.sampled_from([0, 0, 1000, 4000]),
         scope=st.sampled_from([None, None, (0,), (1, 2)]),
     )
-    def charge(self, analyst: str, name: int, amount: int, scope: tuple[int, ...] | None) -> None:
-        key = (analyst, str(name))
+    def charge(self, analyst: str, name: int, amount: int, keys: int, scope: tuple[int, ...] | None) -> None:
+        key, keys = (analyst, str(name)), keys if amount else 0
+        asked: dict[str, Any] = {"amount": amount, "analyst": analyst, "request_id": str(name), "what": "q"}
+        asked |= {"scope": scope, "keys": keys}
         if key in self.charged:
             before = self.charged[key]
-            if before[:2] != (amount, scope):
+            if before[:3] != (amount, keys, scope):
                 with pytest.raises(Refused):
-                    self.ledger.charge(amount=amount, analyst=analyst, request_id=str(name), what="q", scope=scope)
+                    self.ledger.charge(**asked)
                 return
-            again = self.ledger.charge(amount=amount, analyst=analyst, request_id=str(name), what="q", scope=scope)
+            again = self.ledger.charge(**asked)
             assert again.repeated
-            assert again.entry.seq == before[2]
-            assert again.answer == self.answers.get(before[2])
-        elif self.fits(analyst, amount, scope):
-            entry = self.ledger.charge(
-                amount=amount, analyst=analyst, request_id=str(name), what="q", scope=scope
-            ).entry
-            self.charged[key] = (amount, scope, entry.seq)
+            assert again.entry.seq == before[3]
+            assert again.answer == self.answers.get(before[3])
+        elif self.fits(analyst, amount, scope, keys):
+            self.charged[key] = (amount, keys, scope, self.ledger.charge(**asked).entry.seq)
         else:
             with pytest.raises(BudgetSpent):
-                self.ledger.charge(amount=amount, analyst=analyst, request_id=str(name), what="q", scope=scope)
+                self.ledger.charge(**asked)
 
     @precondition(lambda self: self.charged)
     @rule(data=st.data())
     def answer(self, data: st.DataObject) -> None:
-        seq = data.draw(st.sampled_from([charge[2] for charge in self.charged.values()]))
+        seq = data.draw(st.sampled_from([charge[3] for charge in self.charged.values()]))
         if seq in self.answers:
             with pytest.raises(LedgerError):
                 self.ledger.store_answer(seq, "another")
         self.ledger.store_answer(seq, self.answers.setdefault(seq, f"answer to {seq}"))
 
-    @rule(analyst=st.sampled_from("ab"), units=st.sampled_from([0, 5, 20, 1000]))
-    def grant_or_revoke(self, analyst: str, units: int) -> None:
-        self.ledger.grant(analyst, units)
-        self.quotas[analyst] = units
+    @rule(analyst=st.sampled_from("ab"), units=st.sampled_from([0, 5, 20, 5000]), account=st.sampled_from([MAIN, KEYS]))
+    def grant_or_revoke(self, analyst: str, units: int, account: str) -> None:
+        self.ledger.grant(analyst, units, account)
+        self.quotas[analyst, account] = units
 
     @rule(name=st.integers(100, 112), after=st.booleans())
     def crash_in_the_commit(self, name: int, after: bool) -> None:
@@ -145,12 +136,12 @@ class LedgerMachine(RuleBasedStateMachine):
         found = [e for e in self.ledger.entries(1, 1000) if (e.analyst, e.request_id) == key]
         assert len(found) == after
         if after:
-            self.charged[key] = (1, None, found[0].seq)
+            self.charged[key] = (1, 0, None, found[0].seq)
 
     @rule()
     def reopen(self) -> None:
         self.ledger.close()
-        self.ledger = SqliteLedger.open(self.path, budget(self.CAP), atoms=3)
+        self.ledger = SqliteLedger.open(self.path, self.BUDGET, atoms=3, create=True)
 
     @rule()
     def restore_an_older_copy(self) -> None:
@@ -159,17 +150,17 @@ class LedgerMachine(RuleBasedStateMachine):
         copy = self.path.with_name("copy")
         self.ledger.close()
         shutil.copy(self.path, copy)
-        self.ledger = SqliteLedger.open(self.path, budget(self.CAP), atoms=3)
+        self.ledger = SqliteLedger.open(self.path, self.BUDGET, atoms=3, create=True)
         self.ledger.grant("c", 7)
         self.ledger.close()
         newest = self.path.read_bytes()
         shutil.copy(copy, self.path)
         with pytest.raises(LedgerCorrupt):
-            SqliteLedger.open(self.path, budget(self.CAP), atoms=3)
+            SqliteLedger.open(self.path, self.BUDGET, atoms=3, create=True)
         self.path.write_bytes(newest)
-        self.ledger = SqliteLedger.open(self.path, budget(self.CAP), atoms=3)
+        self.ledger = SqliteLedger.open(self.path, self.BUDGET, atoms=3, create=True)
         assert self.ledger.head()[0] == head + 1
-        self.quotas["c"] = 7
+        self.quotas["c", MAIN] = 7
 
     @invariant()
     def answered_is_at_most_spent_is_at_most_the_cap(self) -> None:
@@ -177,7 +168,8 @@ class LedgerMachine(RuleBasedStateMachine):
             return
         spent = self.ledger.spent()
         assert spent == self.spent() <= self.CAP
-        assert set(self.answers) <= {charge[2] for charge in self.charged.values()}
+        assert self.ledger.spent(KEYS) == self.spent(KEYS) <= self.DELTA
+        assert set(self.answers) <= {charge[3] for charge in self.charged.values()}
 
     def teardown(self) -> None:
         if hasattr(self, "ledger"):
@@ -212,7 +204,7 @@ def _history(path: Path, seed: int, clients: int, each: int, cap: int) -> list[O
 
     def client(number: int) -> None:
         chance = random.Random(seed * 100 + number)
-        with SqliteLedger.open(path, budget(cap), timeout=60) as ledger:
+        with SqliteLedger.open(path, units(cap), timeout=60, create=True) as ledger:
             for _ in range(each):
                 name, amount = chance.randrange(12), 1 + chance.randrange(3)
                 asked: tuple[object, ...] = ("spent",) if chance.random() < 0.2 else ("charge", (name, amount), amount)
@@ -262,7 +254,7 @@ def test_m10_a_killed_client_may_have_charged_or_not(tmp_path: Path) -> None:
     """Clients are processes here, and some are killed: their last charge is pending for ever in the history."""
     for seed in range(6):
         path = tmp_path / str(seed)
-        SqliteLedger.open(path, budget(25)).close()
+        SqliteLedger.open(path, units(25), create=True).close()
         pipes = []
         for number in range(3):
             reader, writer = os.pipe()
@@ -277,7 +269,7 @@ def test_m10_a_killed_client_may_have_charged_or_not(tmp_path: Path) -> None:
         time.sleep(0.02 + 0.01 * seed)
         os.kill(pipes[0][0], signal.SIGKILL)
         history = [operation for child, reader in pipes for operation in _heard(child, reader)]
-        with SqliteLedger.open(path, budget(25)) as ledger:
+        with SqliteLedger.open(path, units(25), create=True) as ledger:
             call = time.monotonic()
             history.append(Operation(call, time.monotonic(), ("spent",), ledger.spent()))
         assert linearizable(history, CappedCounter(25))
@@ -285,7 +277,7 @@ def test_m10_a_killed_client_may_have_charged_or_not(tmp_path: Path) -> None:
 
 def _talk(path: Path, seed: int, number: int, writer: int) -> None:
     chance = random.Random(seed * 10 + number)
-    with SqliteLedger.open(path, budget(25), timeout=60) as ledger:
+    with SqliteLedger.open(path, units(25), timeout=60, create=True) as ledger:
         for turn in range(15):
             name, amount = f"{number}-{turn}", 1 + chance.randrange(3)
             os.write(writer, f"call {time.monotonic()!r} {name} {amount}\n".encode())

@@ -126,19 +126,21 @@ def modules_of(room: ModuleType) -> Iterator[ModuleType]:
 
 def algorithms() -> set[str]:
     """Learners and releases by their public names, planners, and mechanisms: what has a privacy cost of its own."""
-    learners = {f"learn.{home}.{name}" for name, home in dodona.learn._HOME.items()}
-    releases = {f"release.{home}.{name}" for name, home in dodona.release._HOME.items()}
+    learners = {f"{home.removeprefix('dodona.')}.{name}" for name, home in dodona.learn._homes.items()}
+    releases = {
+        f"{home.removeprefix('dodona.')}.{name}" for name, home in dodona.release._homes.items() if name != "load"
+    }
     planners = {name for module in modules_of(dodona.bounds) for name in own(module)}
     mechanisms = {
         name
         for module in modules_of(dodona.mechanisms)
         for name in own(module)
-        if inspect.isclass(resolve(name)) and callable(getattr(resolve(name), "cost", None))
+        if inspect.isclass(kind := resolve(name)) and hasattr(kind, "cost") and not inspect.isabstract(kind)
     }
     return learners | releases | planners | mechanisms
 
 
-SHARED = {"bounds.base.Outcome", "bounds.base.Verdict"}
+SHARED = {"bounds.outlook.Outcome", "bounds.outlook.Outlook", "bounds.outlook.Outlooks", "bounds.outlook.Part"}
 """What every planner says, not a statement of its own."""
 
 

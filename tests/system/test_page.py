@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from dodona.testing.pages import REGIONS, ask, spent
+from tests.support.pages import REGIONS, ask, spent
 
 # -- first view --------------------------------------------------------------------------------------------------------
 
@@ -107,15 +107,44 @@ def test_an_answer_holds_the_truth_within_its_error(signed_in, world):
     assert "of 4,000 rows" in card
 
 
+def test_a_select_is_priced_column_by_column_and_says_what_it_leaves_out(signed_in):
+    """The price of an average per group read "± 141 to ± 28,200,000"."""
+    one = signed_in("analyst")
+    one.page.get_by_label("Your question").fill(
+        "SELECT region, COUNT(*) AS n, AVG(income) AS m FROM people GROUP BY region"
+    )
+    one.page.locator(".figures").wait_for()
+    told = one.page.locator(".price").inner_text()
+    assert re.search(r"Error of n\s+± [\d.,]+\s+in every group", told, re.IGNORECASE)
+    assert re.search(r"Error of m\s+± [\d.,]+\s+in a group of [\d,]+ rows", told, re.IGNORECASE)
+    card = ask(one, "SELECT AVG(income) AS m FROM people WHERE age > 40", 60)
+    assert "(proven)" in card.inner_text()
+    card.locator("summary", has_text="The error is of noise only").click()
+    assert "counts as" in card.locator(".left-out li").first.inner_text()
+
+
+def test_what_is_left_out_is_counted_at_the_press_of_a_button(signed_in):
+    one = signed_in("analyst")
+    before = spent(one.page)
+    one.page.locator("summary", has_text="What is left out?").click()
+    assert "It spends" in one.page.locator(".losses").inner_text()
+    one.page.get_by_role("button", name="Count what is left out").click()
+    card = one.page.locator("article.answer").first
+    card.locator("table").wait_for()
+    assert "missing" in card.inner_text()
+    assert one.sent("/losses") != []
+    assert spent(one.page) != before
+
+
 def test_groups_are_bars_with_error_bars_and_a_table_says_the_same(signed_in, world):
     one = signed_in("analyst")
     card = ask(one, "SELECT region, COUNT(*) AS n, AVG(income) AS mean FROM people GROUP BY region", 60)
     card.locator(".chart .bar").first.wait_for()
-    assert card.locator(".chart .bar").count() == card.locator(".chart .whisker").count() == 4
+    assert card.locator(".chart .bar").count() == card.locator(".chart .whisker").count() == 5
     assert "n by region" in card.locator("svg").get_attribute("aria-label")
     rows = [row.locator("td").all_text_contents() for row in card.locator("tbody tr").all()]
-    assert [row[0] for row in rows] == REGIONS
-    for region, count, _ in rows:
+    assert [row[0] for row in rows] == [*REGIONS, "(other)"]
+    for region, count, _ in rows[:4]:
         value, margin = (float(x.replace(",", "")) for x in count.split(" ± "))
         assert abs(value - int((world.columns["region"] == region).sum())) <= 3 * margin
     card.get_by_role("button", name="mean").click()
@@ -127,7 +156,7 @@ def test_groups_are_bars_with_error_bars_and_a_table_says_the_same(signed_in, wo
             found = read(text.read())
         if kind == "CSV":
             assert found[0] == ["region", "n", "n ±", "mean", "mean ±"]
-            assert [row[0] for row in found[1:]] == REGIONS
+            assert [row[0] for row in found[1:]] == [*REGIONS, "(other)"]
         else:
             assert found["columns"] == ["region", "n", "mean"]
             assert found["answer"]["cost"]["share"] > 0
@@ -140,7 +169,7 @@ def test_intervals_are_a_curve_with_its_band(signed_in):
     assert "BUCKET(age, 16," in text
     card = ask(one, text)
     card.locator(".chart .band").wait_for()
-    assert card.locator(".chart .dot").count() == card.locator("tbody tr").count() >= 6
+    assert card.locator(".chart .dot").count() + 1 == card.locator("tbody tr").count() >= 7  # (other) is in the table
 
 
 @pytest.mark.parametrize(

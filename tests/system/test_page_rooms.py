@@ -5,7 +5,7 @@ import re
 import pytest
 
 import dodona as dd
-from dodona.testing.pages import EVIL, ask, spent
+from tests.support.pages import EVIL, ask, spent
 
 ROOMS = {
     "analyst": ["ask", "budget", "synopses"],
@@ -106,7 +106,7 @@ def test_a_curator_defines_a_survey_and_finds_it_listed(signed_in, tab, world):
     one = tab()
     one.page.goto(world.url + link.get_attribute("href"))
     one.page.get_by_role("radio", name="Canteen").wait_for()
-    one.page.get_by_text("at most 1.6 times likelier").wait_for()
+    one.page.get_by_text("at most 1.65 times likelier").wait_for()
     assert "0" in boss.page.get_by_role("row", name=re.compile("Lunch")).inner_text()
     boss.page.get_by_role("button", name="Estimates of Lunch").click()
     boss.page.get_by_text("No reports yet.").wait_for()

@@ -4,28 +4,13 @@ from __future__ import annotations
 
 import json
 import subprocess
-import sys
 import time
 import uuid
-from pathlib import Path
-from typing import Any
 
 import pytest
 
-from dodona.testing.postgres import PostgresServer
-
-HERE = Path(__file__).parent
-
-
-def command(scenario: str, url: str, *numbers: int) -> list[str]:
-    return [sys.executable, str(HERE / "postgres_ledger_scenarios.py"), scenario, url, *map(str, numbers)]
-
-
-def run(scenario: str, url: str, *numbers: int, limit: float = 300) -> dict[str, Any]:
-    done = subprocess.run(command(scenario, url, *numbers), capture_output=True, text=True, timeout=limit, check=False)
-    assert done.returncode == 0, done.stderr
-    result: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
-    return result
+from tests.support.ledgers import command, scenario
+from tests.support.postgres import PostgresServer
 
 
 @pytest.fixture
@@ -33,32 +18,13 @@ def url(postgres: PostgresServer) -> str:
     return f"{postgres.url()}#{uuid.uuid4().hex}"
 
 
-def test_v39_eight_processes_spend_exactly_the_cap(url: str) -> None:
-    found = run("crowd", url, 8, 60, 100)
-    assert found == {
-        "acked": 100,
-        "entries": 100,
-        "spent": 100,
-        "charged": 100,
-        "lost": 0,
-        "answers": 0,
-        "lost_answers": 0,
-        "refused": 8 * 60 - 100,
-        "codes": [0],
-    }
-
-
 def _storm(url: str, kills: int, limit: float) -> None:
-    found = run("storm", url, kills, 4, 10**6, limit=limit)
+    found = scenario("storm", url, kills, 4, 10**6, limit=limit)
     print(f"M8, PostgreSQL: {found}")
     assert found["kills"] == kills
     assert found["lost"] == found["lost_answers"] == 0
     assert found["acked"] <= found["spent"] == found["charged"] <= found["acked"] + kills  # one in flight at each kill
     assert found["acked"] > kills // 4  # the storm left time to work
-
-
-def test_v49_forty_kills(url: str) -> None:
-    _storm(url, 40, 300)
 
 
 @pytest.mark.slow
@@ -67,7 +33,7 @@ def test_v49_a_thousand_kills(url: str) -> None:
 
 
 def test_v54_forks(url: str) -> None:
-    found = run("forked", url)
+    found = scenario("forked", url)
     assert (found["codes"], found["lost"]) == ([0], 0)
     assert found["acked"] == found["entries"] == found["spent"] == 32
 

@@ -32,7 +32,7 @@ from schemathesis.specs.openapi.checks import (
 import dodona as dd
 from dodona.server.app import make_app
 from dodona.server.settings import Settings
-from dodona.testing.servers import add_key, in_thread, write_survey
+from tests.support.servers import add_key, in_thread, write_survey
 
 SECRETS = ("Quetzalcoatl", "8675309", "31337.03125")
 SCHEMA = dd.Schema(

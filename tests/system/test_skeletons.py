@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 from collections.abc import Mapping
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 from types import ModuleType
@@ -12,11 +13,12 @@ import numpy as np
 import pytest
 
 import dodona as dd
-from dodona.engines.base import Engine
+from dodona.engines.engine import Engine
+from dodona.errors import BadTable
+from dodona.mechanisms import mechanism
 from dodona.testing import SeededBits, check_engine, seeded_curator
 from dodona.testing.engines import arrays
-from dodona.testing.mechanisms import p_value
-from dodona.testing.responses import Law, check_law
+from dodona.testing.mechanisms import check_mechanism, check_reports
 from dodona.testing.strategies import RawColumn
 
 SKELETONS = Path(__file__).resolve().parents[2] / "examples" / "skeletons"
@@ -52,25 +54,41 @@ def test_the_algorithm_is_right_on_every_oracle() -> None:
 def test_the_engine_passes_its_conformance_suite() -> None:
     engine = skeleton("engine").PiecewiseEngine
 
-    def halves(schema: dd.Schema, columns: Mapping[str, RawColumn]) -> Engine:
+    def halves(schema: dd.Schema, columns: Mapping[str, RawColumn], unit: dd.Unit | None) -> Engine:
         whole = arrays(columns)
         rows = len(next(iter(whole.values())))
         cuts = ((0, rows // 2), (rows // 2, rows))
-        return engine(schema, lambda: [{n: c[a:b] for n, c in whole.items()} for a, b in cuts])  # type: ignore[no-any-return]
+        pieces = [{n: c[a:b] for n, c in whole.items()} for a, b in cuts]
+        return engine(schema, lambda: pieces, unit=unit)  # type: ignore[no-any-return]
 
     check_engine(halves, examples=30)
 
 
-def test_the_mechanism_keeps_its_claim() -> None:
+def test_a_table_over_the_engine_bounds_units_reports_and_refuses_a_changed_store() -> None:
+    engine = skeleton("engine").PiecewiseEngine
+    schema, unit = dd.Schema({"x": dd.Real(0, 10)}), dd.Unit("person", 5)
+    pieces = [{"person": np.arange(125) % 10, "x": np.full(125, 1.0)}]
+    rows = engine(schema, lambda: pieces, unit=unit, public_rows=False)
+    table = dd.Table(rows, schema, neighbours="add-remove", rows=125, unit=unit)
+    assert dd.Exact(table).ask("x").total == 50  # ten persons, five rows each
+    with pytest.raises(BadTable, match="as many rows of each unit"):
+        dd.Table(engine(schema, lambda: pieces, public_rows=False), schema, neighbours="add-remove", unit=unit)
+    local = dd.Local(dd.Table(engine(schema, lambda: pieces), schema), 8)
+    assert abs(local.ask("x", share=0.5).total - 125) < 125
+    spent = local.ledger.spent()
+    pieces[0] = {"person": np.arange(125) % 10, "x": np.full(125, "1")}
+    with pytest.raises(BadTable, match="open anew"):
+        local.ask("x", share=0.1)
+    assert local.ledger.spent() == spent
+
+
+def test_the_mechanism_keeps_its_claim(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(mechanism, "_REGISTERED", mechanism.registered_mechanisms())
     spinner = skeleton("mechanism").Spinner(Fraction(3, 4))
-
-    def draw(held: int, n: int, bits: object) -> np.ndarray:
-        return spinner.sample(np.full(n, held, dtype=np.int64), bits)  # type: ignore[no-any-return]
-
-    check_law(Law("spinner", 2, (0, 1), spinner.epsilon, spinner.probability, draw), SeededBits(1), 50_000, p_value)
-    cheap = Law("spinner", 2, (0, 1), Fraction(1), spinner.probability, draw)
+    check_mechanism(spinner, bits=SeededBits(1), draws=50_000)
+    (law,) = spinner.laws()
     with pytest.raises(AssertionError, match="under-claimed"):
-        check_law(cheap, SeededBits(1), 1_000, p_value)
+        check_reports(replace(law, epsilon=Fraction(1)), SeededBits(1), 1_000)
     ones = int(spinner.sample((np.arange(40_000) % 4 == 0).astype(np.int64), SeededBits(2)).sum())
     share, spread = spinner.estimate(ones, 40_000)
     assert abs(share - 0.25) < 5 * spread

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from dodona.testing.spark import SparkMissing, require
+from tests.support.spark import SparkMissing, require
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("spark")]
 SCENARIOS = Path(__file__).with_name("spark_scenarios.py")

@@ -4,34 +4,14 @@ import json
 import os
 import re
 
-import numpy as np
 import pytest
 
-import dodona as dd
 from dodona.local.client import Client
-from dodona.server.survey import Survey
-from dodona.server.survey_store import SurveyStore
-from dodona.testing.servers import in_thread, write_survey
+from dodona.server.surveys.store import SurveyStore
+from dodona.server.surveys.survey import Survey
+from tests.support.pages import QUESTIONS
 
-SCHEMA = dd.Schema({"x": dd.Flag()})
-QUESTIONS = [
-    {"text": "Do you own a car?", "kind": "yes-no"},
-    {"text": "How do you travel?", "kind": "choice", "values": ["Bus", "Car", "Bicycle", "On foot"]},
-    {"text": "How old are you?", "kind": "number", "edges": [0, 18, 30, 45, 60, 120]},
-]
 AXE = "serious", "critical"
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    return tmp_path_factory.mktemp("survey")
-
-
-@pytest.fixture(scope="module")
-def url(folder):
-    path = write_survey(folder, {"x": np.array([True, False])}, SCHEMA, {"epsilon": 1})
-    with in_thread(folder, [path], tick=0.001) as found:
-        yield found
 
 
 @pytest.fixture
@@ -57,6 +37,19 @@ def answered(page):
     page.get_by_role("spinbutton").fill("44")
 
 
+ACCOUNT = """text => new Promise((resolve, reject) => {
+  const asked = indexedDB.open("dodona.reports", 1);
+  asked.onupgradeneeded = () => asked.result.createObjectStore("account");
+  asked.onerror = () => reject(asked.error);
+  asked.onsuccess = () => {
+    const shelf = asked.result.transaction("account", "readwrite").objectStore("account");
+    const done = text === null ? shelf.get("dodona.reports") : shelf.put(text, "dodona.reports");
+    done.transaction.oncomplete = () => { asked.result.close(); resolve(done.result ?? null); };
+  };
+})"""
+"""What the browser keeps of its reports, or, with a text, that instead."""
+
+
 def counted(folder, survey):
     store = SurveyStore(folder / "dodona.surveys")
     try:
@@ -75,18 +68,19 @@ def test_a_respondent_sees_what_will_be_sent_and_just_that_is_sent_once(tab, url
     assert [r.method for r in one.requests if "/v1/" in r.url] == ["GET"]
     one.page.get_by_role("button", name="Prepare my report").click()
     review = one.page.locator(".review")
-    review.get_by_text("at most 2.7 times likelier").wait_for()
+    review.get_by_text("at most 2.72 times likelier").wait_for()
     review.get_by_text("nobody, not even those who run this survey, can tell").wait_for()
     assert one.sent("/reports") == []
     assert "review" in one.page.evaluate("document.activeElement.closest('section').className")
     shown = json.loads(review.locator("pre").text_content())
-    assert one.page.evaluate("localStorage.length") == 0
+    assert one.page.evaluate(ACCOUNT, None) is None
     review.get_by_role("button", name="Send this report").click()
     one.page.get_by_text("Your report was counted once").wait_for()
     (sent,) = one.sent("/reports")
     assert json.loads(sent.post_data) == shown
     assert sum(counted(folder, survey).values()) == 1
-    kept = one.page.evaluate("JSON.stringify(Object.values(localStorage))")
+    kept = one.page.evaluate(ACCOUNT, None)
+    assert one.page.evaluate("localStorage.length") == 0
     assert "Bicycle" not in kept
     assert "44" not in re.sub(r"[0-9a-f]{12,}|\d{12,}", "", kept)
     one.page.reload()
@@ -139,7 +133,7 @@ def test_a_browser_refuses_an_epsilon_above_its_cap(tab, url, folder, define):
     one = tab()
     one.page.goto(f"{url}/survey/{survey.id}")
     one.page.get_by_role("heading", name="Your browser refuses this survey").wait_for()
-    one.page.get_by_text("at most 55 times (epsilon 4)").wait_for()
+    one.page.get_by_text("at most 54.59 times (epsilon 4)").wait_for()
     assert one.page.locator("form, input").count() == 0
     assert one.sent("/reports") == []
     assert sum(counted(folder, survey).values()) == 0
@@ -172,6 +166,57 @@ def test_a_server_that_understates_its_epsilon_is_found_out(tab, url, define):
     one.page.route(f"**/v1/surveys/{survey.id}", lie)
     one.page.goto(f"{url}/survey/{survey.id}")
     one.page.get_by_role("heading", name="Your browser refuses this survey").wait_for()
+
+
+@pytest.mark.parametrize("kept", ["{", "[]", "null", "7", '{"x": {}}', '{"x": {"odds": ["0", "0"]}}', '{"x": 1}'])
+def test_an_account_that_cannot_be_read_is_no_empty_one(tab, url, define, kept):
+    survey = define(questions=[QUESTIONS[0]])
+    one = tab()
+    one.page.goto(url)
+    one.page.evaluate(ACCOUNT, kept)
+    one.page.goto(f"{url}/survey/{survey.id}")
+    one.page.get_by_text("can't be read, so it can't tell what is left").wait_for()
+    assert one.page.locator("form, input").count() == 0
+    assert one.page.evaluate(ACCOUNT, None) == kept
+    assert one.sent("/reports") == []
+
+
+@pytest.mark.parametrize(("odds", "taken"), [(["3", "1"], True), (["50", "1"], False)])
+def test_what_an_older_page_kept_stays_spent(tab, url, define, odds, taken):
+    one = tab()
+    one.page.goto(url)
+    before = json.dumps({"earlier": {"body": None, "odds": odds, "sent": True}})
+    one.page.evaluate("text => localStorage.setItem('dodona.reports', text)", before)
+    one.page.goto(f"{url}/survey/{define(questions=[QUESTIONS[0]]).id}")
+    role, name = ("button", "Prepare my report") if taken else ("heading", "Your browser refuses this survey")
+    one.page.get_by_role(role, name=name).wait_for()
+
+
+def test_a_browser_that_keeps_nothing_sends_nothing(tab, url, define):
+    survey = define(questions=[QUESTIONS[0]])
+    one = tab()
+    one.page.add_init_script("Object.defineProperty(window, 'indexedDB', { value: undefined })")
+    one.page.goto(f"{url}/survey/{survey.id}")
+    one.page.get_by_text("can't be read, so it can't tell what is left").wait_for()
+    assert one.page.locator("form, input").count() == 0
+
+
+@pytest.mark.parametrize(
+    "change", [{"labels": ["Bus", "Car"]}, {"labels": ["Bus", "Car", "Bicycle", "On foot", "Ferry"]}]
+)
+def test_a_form_whose_answers_and_symbols_differ_in_number_is_refused(tab, url, define, change):
+    survey = define(questions=[QUESTIONS[1]])
+    one = tab()
+
+    def lie(route):
+        form = route.fetch().json()
+        route.fulfill(json={**form, "questions": [{**form["questions"][0], **change}]})
+
+    one.page.route(f"**/v1/surveys/{survey.id}", lie)
+    one.page.goto(f"{url}/survey/{survey.id}")
+    one.page.get_by_role("heading", name="Your browser refuses this survey").wait_for()
+    assert one.page.locator("form, input").count() == 0
+    assert one.sent("/reports") == []
 
 
 def test_a_lost_reply_is_answered_by_the_same_report_and_counts_once(tab, url, folder, define):

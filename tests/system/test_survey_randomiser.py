@@ -8,31 +8,12 @@ import numpy as np
 import pytest
 from scipy.stats import chi2
 
-import dodona as dd
 from dodona.local.client import Client
-from dodona.server.survey import Randomiser, Survey
-from dodona.testing.browsers import Tab
-from dodona.testing.servers import in_thread, write_survey
-
-SCHEMA = dd.Schema({"x": dd.Flag()})
-QUESTIONS = [
-    {"text": "Do you own a car?", "kind": "yes-no"},
-    {"text": "How do you travel?", "kind": "choice", "values": ["Bus", "Car", "Bicycle", "On foot"]},
-    {"text": "How old are you?", "kind": "number", "edges": [0, 18, 30, 45, 60, 120]},
-]
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    return tmp_path_factory.mktemp("survey")
-
-
-@pytest.fixture(scope="module")
-def url(folder):
-    path = write_survey(folder, {"x": np.array([True, False])}, SCHEMA, {"epsilon": 1})
-    with in_thread(folder, [path], tick=0.001) as found:
-        yield found
-
+from dodona.mechanisms.fixed import exp_bracket
+from dodona.mechanisms.response import TwoLevel
+from dodona.server.surveys.survey import Randomiser, Survey
+from tests.support.browsers import Tab
+from tests.support.pages import QUESTIONS
 
 IN_PAGE = "async (given) => { const m = await import('/assets/randomiser.js'); %s }"
 
@@ -254,8 +235,14 @@ def levels(right, pmf):
 
 def test_a_form_that_makes_no_sense_draws_nothing(run):
     _, told = forms("1")
-    bit, window = told[0], told[1]
+    bit, window, number = told
     bad = [
+        {**bit, "kind": "choice", "labels": []},
+        {**bit, "kind": "choice", "labels": ["a", "b"]},
+        {**window, "labels": window["labels"][:-1]},
+        {**window, "labels": [*window["labels"], "more"]},
+        {**window, "labels": None},
+        {**number, "edges": number["edges"][:-1]},
         small(bit, (1, 1)),
         small(bit, (1, 2)),
         small(bit, (1, 0)),
@@ -266,5 +253,35 @@ def test_a_form_that_makes_no_sense_draws_nothing(run):
         {**window, "randomiser": {**window["randomiser"], "favoured": 5}},
         {**window, "randomiser": {**window["randomiser"], "symbols": 99}},
     ]
+    for form in told:
+        assert run("m.randomiserOf(given); return 'taken';", form) == "taken"
     for form in bad:
         assert run("try { m.randomiserOf(given); return 'taken'; } catch { return 'refused'; }", form) == "refused"
+
+
+def test_the_cap_is_never_above_e_to_the_four_and_takes_every_sound_draw(run):
+    """Exact: odds of any epsilon up to 4 pass, by whatever survey; odds a hair above e^4 do not."""
+    low, high = exp_bracket(Fraction(4), 300)  # of e^-4, in units of 2^-300
+    account = "const a = await import('/assets/account.js');"
+    top, bottom = run(account + "return [String(a.CAP.top), String(a.CAP.bottom)];")
+    cap = Fraction(int(top), int(bottom))
+    assert cap <= Fraction(2**300, high)
+    assert cap + Fraction(1, int(bottom)) > Fraction(2**300, low)
+    draws = [
+        TwoLevel(size, favoured, Fraction(k, 50)).odds
+        for size, favoured in ((2, 1), (3, 1), (11, 4), (67, 2))
+        for k in range(1, 201)
+    ]
+    above = [(a + 1, c) for a, c in draws[199::200]] + [TwoLevel(2, 1, 4 + Fraction(1, 10**k)).odds for k in (1, 6, 12)]
+    found = run(
+        account + "return given.map(([x, y]) => a.affordable({ a: BigInt(x), c: BigInt(y) }, {}));",
+        [[str(a), str(c)] for a, c in draws + above],
+    )
+    assert found == [True] * len(draws) + [False] * len(above)
+
+
+def test_what_is_shown_is_rounded_against_the_page(run):
+    meaning = "const m2 = await import('/assets/meaning.js');"
+    for factor in (1.0001, 1.05, 2.718281828459, 3.0, 9.991, 54.598150033144, 148.413159):
+        up, down = run(meaning + "return [m2.times(given), m2.times(given, Math.floor)];", factor)
+        assert float(down.removesuffix(" times")) <= factor <= float(up.removesuffix(" times"))

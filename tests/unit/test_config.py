@@ -9,9 +9,9 @@ from pathlib import Path
 import duckdb
 import pytest
 
+from dodona.cli.survey import draft_survey as draft
 from dodona.config import Config, open_ledger
-from dodona.draft import draft
-from dodona.errors import BadSchema, BadTable, LedgerCorrupt, LedgerUnavailable, Refused
+from dodona.errors import BadSchema, BadTable, LedgerCorrupt, LedgerMissing, Refused
 from dodona.privacy.budget import Budget
 from dodona.query.schema import Category, Integer
 from dodona.sample import write_sample, write_schema
@@ -81,7 +81,7 @@ def test_budgets_are_exact(tmp_path: Path, budget: str, expected: Budget) -> Non
         ("epsilon = 1", "epsilon = 2026-01-01", "epsilon must be"),
         ("[budget]\nepsilon = 1", "budget = 1", "budget must be a table"),
         ("high = 99", "high = 99, colour = 1", "colour"),
-        ('type = "integer"', 'type = "text"', "real, integer, category or flag"),
+        ('type = "integer"', 'type = "words"', "real, integer, date, timestamp, category, flag, text"),
         ("high = 99 }", "high = 99 }\nAGE = { type = 'flag' }", "upper and lower case"),
     ],
 )
@@ -110,7 +110,7 @@ def test_every_gap_is_named_at_once(tmp_path: Path) -> None:
     data = tmp_path / "people.parquet"
     duckdb.sql(
         "SELECT 7::INTEGER AS age, 'Ada' AS name, true AS ok, 1.5::DOUBLE AS x, 2.50::DECIMAL(9, 2) AS y, "
-        "DATE '1999-12-31' AS born, 'Ada'::ENUM('Ada', 'Bob') AS who, 3 AS \"odd name \"\"é\"\"\""
+        "DATE '1999-12-31' AS born, TIME '12:00' AS noon, 'Ada'::ENUM('Ada', 'Bob') AS who, 3 AS \"odd name \"\"é\"\"\""
     ).write_parquet(str(data))
     text = draft(str(data))
     for value in ("Ada", "Bob", "1999", "2.5", "1.5", "= 7"):
@@ -119,11 +119,11 @@ def test_every_gap_is_named_at_once(tmp_path: Path) -> None:
     gaps = {"type": "real", "low": "?", "high": "?"}
     assert columns["age"] == {**gaps, "type": "integer"}
     assert columns["x"] == columns["y"] == gaps
-    assert columns["name"] == columns["who"] == {"type": "category", "values": "?"}
+    assert columns["name"] == columns["who"] == {"type": "category", "values": "?", "trim": True}
     assert columns["ok"] == {"type": "flag"}
     assert columns['odd name "é"'] == {**gaps, "type": "integer"}
-    assert "born" not in columns
-    assert "# born: left out, since DATE" in text
+    assert columns["born"] == {**gaps, "type": "date"}
+    assert "# noon: left out, since TIME" in text
     with pytest.raises(BadSchema) as caught:
         Config.read(written(tmp_path, text))
     for place in ("budget.epsilon", "budget.delta", "age (low, high)", "name (values)", "y (low, high)"):
@@ -145,6 +145,20 @@ def test_a_draft_of_a_database_table(tmp_path: Path) -> None:
         draft(f"{file}#others")
 
 
+def test_a_draft_proposes_required_where_the_file_says_not_null(tmp_path: Path) -> None:
+    """Not for text, which may be no listed value, nor for floats, which may be NaN; and not where rows told it."""
+    with duckdb.connect(str(tmp_path / "d.duckdb")) as connection:
+        connection.execute("CREATE TABLE t(a INTEGER NOT NULL, b INTEGER, c VARCHAR NOT NULL, d DOUBLE NOT NULL)")
+    lines = [
+        line
+        for line in draft(f"{tmp_path / 'd.duckdb'}#t").splitlines()
+        if line[:4] in ("a = ", "b = ", "c = ", "d = ")
+    ]
+    assert [line[0] for line in lines if "required = true" in line] == ["a"]
+    duckdb.sql("SELECT range AS a FROM range(5)").write_parquet(str(tmp_path / "d.parquet"))
+    assert "required = true }" not in draft(str(tmp_path / "d.parquet"))  # REQUIRED: DuckDB had looked at the rows
+
+
 def test_a_draft_of_nothing(tmp_path: Path) -> None:
     with pytest.raises(BadTable, match="must exist"):
         draft(str(tmp_path / "none.parquet"))
@@ -158,10 +172,11 @@ def survey(tmp_path: Path) -> Config:
 
 
 def test_the_ledger_opens_as_it_was_made(survey: Config) -> None:
-    with pytest.raises(LedgerUnavailable):
-        open_ledger(survey.ledger)
-    assert not survey.ledger.exists()
-    curator = survey.open_curator("ann")
+    for opening in (lambda: open_ledger(survey.ledger), lambda: survey.open_curator("ann")):
+        with pytest.raises(LedgerMissing, match="dodona ledger new"):
+            opening()
+    assert not list(survey.path.parent.glob("*.ledger*"))
+    curator = survey.open_curator("ann", create=True)
     curator.ask("age", share="1/10")
     with open_ledger(survey.ledger) as ledger:
         assert ledger.genesis == curator.ledger.genesis
@@ -193,7 +208,7 @@ def test_another_database_is_no_ledger(tmp_path: Path) -> None:
 
 def test_an_empty_file_is_no_ledger_yet(tmp_path: Path) -> None:
     (tmp_path / "a.ledger").touch()
-    with pytest.raises((LedgerCorrupt, LedgerUnavailable, Refused)):
+    with pytest.raises(LedgerMissing):
         open_ledger(tmp_path / "a.ledger")
 
 
@@ -202,7 +217,7 @@ def test_a_stated_population_survives_a_move(tmp_path: Path) -> None:
         (tmp_path / folder).mkdir()
         (tmp_path / folder / "rows.csv").write_text("age,sex\n1,f\n2,m\n", encoding="utf-8")
         written(tmp_path / folder, 'population = "people"\n' + GOOD)
-    Config.read(tmp_path / "here" / "survey.toml").open_curator("ann").ask("age > 1", epsilon="1/2")
+    Config.read(tmp_path / "here" / "survey.toml").open_curator("ann", create=True).ask("age > 1", epsilon="1/2")
     (tmp_path / "here" / "survey.ledger").rename(tmp_path / "there" / "survey.ledger")
     (tmp_path / "here" / "survey.ledger.lock").rename(tmp_path / "there" / "survey.ledger.lock")
     assert Config.read(tmp_path / "there" / "survey.toml").open_curator("ann").left == 0.5

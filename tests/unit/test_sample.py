@@ -12,8 +12,8 @@ import pytest
 from dodona import sample
 from dodona.config import Config
 from dodona.errors import BadTable
+from dodona.oracles.exact import Exact
 from dodona.query.schema import Category, Flag
-from dodona.trust.exact import Exact
 
 ROWS = 50_000
 

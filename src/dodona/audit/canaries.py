@@ -24,13 +24,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dodona.answer import Answer
-from dodona.audit.witness import Suspicion, WatchedCurator, is_procedure, watched
+from dodona.audit.watched import Suspicion, WatchedCurator, is_procedure, watched
 from dodona.engines.table import Table
 from dodona.errors import BadQuery
-from dodona.oracle import Oracle
+from dodona.oracles.answer import Answer
+from dodona.oracles.oracle import Oracle
 from dodona.privacy.budget import Budget
-from dodona.privacy.pure import pure_spent
+from dodona.privacy.ledger.whole import pure_spent
 
 Floats = NDArray[np.float64]
 Algorithm = Callable[[Oracle], Any]
@@ -124,7 +124,7 @@ def canary(
         sides.append(scored)
         outcomes.append(told)
     unit = "epsilon" if pure else budget.unit
-    attack, rates = _tested([np.array(side) for side in sides], outcomes, unit, confidence)
+    attack, rates = _test_the_rest([np.array(side) for side in sides], outcomes, unit, confidence)
     epsilon, delta = (float(x) for x in budget.guarantee(charged))
     # All of an (epsilon, delta) budget spent purely keeps its epsilon, and no rho.
     claimed = float(whole if pure else budget.amount(charged))
@@ -183,7 +183,7 @@ def _finding(oracle: WatchedCurator) -> str:
     return repr([getattr(seen.result, "value", None) for seen in oracle.seen if is_procedure(seen)])
 
 
-def _tested(
+def _test_the_rest(
     sides: Sequence[Floats], outcomes: Sequence[Sequence[str]], unit: str, confidence: float
 ) -> tuple[str, Rates]:
     """The attack and threshold that did best on the first third of the runs, on the others."""

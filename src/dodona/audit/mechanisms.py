@@ -7,40 +7,37 @@ A ``Check`` is one line of the audit: a name and the work that gives its verdict
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from decimal import Decimal, localcontext
 from fractions import Fraction
+from functools import cache
 from typing import Any
 
 import numpy as np
 
-from dodona.audit.exact import (
-    OPEN,
-    PROVEN,
-    VIOLATED,
-    Chances,
-    ExactAudit,
-    Pair,
-    chances,
-    epsilon_audit,
-    rho_audit,
+from dodona._doors import load_package
+from dodona.audit import exact
+from dodona.audit.enumeration import Interval, TapeAudit, tape, tape_audit
+from dodona.mechanisms.mechanism import (
+    AdditiveNoise,
+    Law,
+    Mechanism,
+    ReportLaw,
+    ShiftLaw,
+    noise_families,
+    registered_mechanisms,
 )
-from dodona.audit.noise import gaussian_audit, pure_noise_audit
-from dodona.audit.tape import Interval, TapeAudit, tape, tape_audit
-from dodona.mechanisms import DiscreteGaussian, DiscreteLaplace, Exponential, PermuteAndFlip, RandomizedResponse
-from dodona.mechanisms.bounded_laplace import BoundedLaplace
-from dodona.mechanisms.characters import CharacterResponse
-from dodona.mechanisms.cube import CubeResponse
-from dodona.mechanisms.direction import DirectionResponse
-from dodona.mechanisms.stitched import Stitched
-from dodona.mechanisms.two_level import TwoLevel
-from dodona.mechanisms.walsh import WalshResponse
-from dodona.mechanisms.window import WindowResponse
-from dodona.privacy.cost import Cost
-from dodona.testing.responses import LAWS, Law
+from dodona.mechanisms.selection import ChoiceLaw, Chooser
+from dodona.mechanisms.threshold import ShownLaw, Threshold
+from dodona.privacy.budget import Budget, Cost
+from dodona.query.sensitivity import Norms
 
 F = Fraction
-Chooser = PermuteAndFlip | Exponential
+ORDERS = tuple(Fraction(n, 16) for n in (1, 4, 8, 13, 16, 24, 32, 48, 80, 128))
+"""t = alpha - 1 at which a discrete Gaussian is checked; every order follows from ``mechanisms/gaussian.md``."""
+OUTSIDE = 1e-12
 
 
 @dataclass(frozen=True)
@@ -48,65 +45,146 @@ class Check:
     """One piece of an audit: ``work`` gives one or several results."""
 
     name: str
-    work: Callable[[], Sequence[ExactAudit | TapeAudit]]
+    work: Callable[[], Sequence[exact.ExactAudit | TapeAudit]]
 
 
-def together(name: str, audits: Iterable[ExactAudit]) -> list[ExactAudit]:
+def together(name: str, audits: Iterable[exact.ExactAudit]) -> list[exact.ExactAudit]:
     """Audits of many settings as one line per unit: the setting with the least relative slack, or a violated one."""
-    by_unit: dict[str, list[ExactAudit]] = {}
+    by_unit: dict[str, list[exact.ExactAudit]] = {}
     for audit in audits:
         by_unit.setdefault(audit.unit, []).append(audit)
     merged = []
     for listed in by_unit.values():
-        worst = min(listed, key=lambda a: ((VIOLATED, OPEN, PROVEN).index(a.verdict), a.slack / float(a.claimed)))
+        worst = min(
+            listed,
+            key=lambda a: (
+                (exact.VIOLATED, exact.OPEN, exact.PROVEN).index(a.verdict),
+                a.slack / max(float(a.claimed), 1e-9),
+            ),
+        )
         pairs, delta = sum(a.pairs for a in listed), max(a.delta for a in listed)
         merged.append(replace(worst, mechanism=name, pairs=pairs, delta=delta, note=worst.note or worst.mechanism))
     return merged
 
 
 # -- noise -----------------------------------------------------------------------------------------------------------
+#
+# X against X + d, for the cost the mechanism itself claims at distance d. Only the probabilities the mechanism states
+# are used, on a window that holds all but about 1e-12 of them; the rest is what ``delta`` counts. That the sampler
+# draws from these probabilities is what ``audit/enumeration.py`` shows.
 
 
-def _noise_checks(slow: bool) -> list[Check]:
-    scales = [F(n, 8) for n in range(1, 41)] if slow else [F(1, 3), F(1), F(5, 2)]
-    shifts = range(1, 26) if slow else (1, 2, 3)
-    variances = [F(n, 4) for n in range(2, 202)] if slow else [F(1), F(9)]
-    shapes = [(F(n, 2), F(m, 4)) for n in range(1, 9) for m in range(1, 9)] if slow else [(F(4), F(1, 2)), (F(1), F(2))]
+def pure_noise_audit(
+    name: str, noise: AdditiveNoise, shifts: Iterable[int], claim: Callable[[int], Cost]
+) -> list[exact.ExactAudit]:
+    """Epsilon and rho at each distance, for noise with a pure guarantee (Laplace, stitched)."""
+    found, stated = [], cache(noise.probability)
+    for shift in shifts:
+        cost = claim(shift)
+        assert cost.epsilon is not None, f"{name} claims no epsilon."
+        window = noise.quantile(1 - OUTSIDE) + abs(shift)
+        here = {k: stated(k) for k in range(-window, window + 1)}
+        there = {k: stated(k - shift) for k in range(-window, window + 1)}
+        lows = [{k: low for k, (low, _) in law.items()} for law in (here, there)]
+        label = f"0 ~ {shift}"
+        unexplored = Fraction(OUTSIDE) * 1000  # the window cuts the shifted law nearer to its middle
+        found.append(exact.epsilon_audit(name, cost.epsilon, [(label, lows[0], lows[1])], unexplored=unexplored))
+        seen = exact.worst_rho(exact.Terms.of_brackets(here, there), cost.rho, cost.epsilon)
+        verdict = exact.VIOLATED if seen.violated else exact.PROVEN if seen.proven else exact.OPEN
+        found.append(exact.ExactAudit(name, "rho", cost.rho, seen.realised, 1, label, verdict))
+    return found
 
-    def laplace() -> list[ExactAudit]:
-        made = [DiscreteLaplace(scale) for scale in scales]
-        found = [pure_noise_audit(f"scale {m.scale}", m, shifts, m.cost) for m in made]
-        return together("discrete Laplace", itertools.chain(*found))
 
-    def gaussian() -> list[ExactAudit]:
-        made = [DiscreteGaussian(variance) for variance in variances]
-        found = [
-            gaussian_audit(f"variance {m.variance}", m, shifts[:5], lambda d, m=m: m.cost(d * d))  # type: ignore[misc]
-            for m in made
-        ]
-        return together("discrete Gaussian", itertools.chain(*found))
+def gaussian_audit(
+    name: str, noise: AdditiveNoise, shifts: Iterable[int], claim: Callable[[int], Cost]
+) -> list[exact.ExactAudit]:
+    """D_alpha(X || X + d) <= rho alpha at ``ORDERS``, summed with outward rounding.
 
-    def stitched() -> list[ExactAudit]:
-        made = [Stitched(core, slope) for core, slope in shapes]
-        distances = range(1, 17) if slow else (1, 2)
-        found = [
-            pure_noise_audit(f"core {m.core}, slope {m.slope}", m, distances, lambda d, m=m: m.cost(d, d * d))  # type: ignore[misc]
-            for m in made
-        ]
-        return together("stitched noise", itertools.chain(*found))
+    P(k)^alpha P(k - d)^(1 - alpha) is a Gaussian around -t d; beyond the window its terms fall faster than any two
+    neighbours at the edge, so the tail is at most the edge term times r/(1 - r), r that last ratio.
+    """
+    found, stated = [], cache(noise.probability)
+    for shift in shifts:
+        rho = claim(shift).rho
+        reach = noise.quantile(1 - OUTSIDE) * 2 + abs(shift)
+        realised, verdict = 0.0, exact.PROVEN
+        for order in ORDERS:
+            centre = -round(order * shift)
+            window = range(centre - reach, centre + reach + 1)
+            here = {k: stated(k) for k in window}
+            there = {k: stated(k - shift) for k in window}
+            with localcontext(exact.PRECISE):
+                t = Decimal(order.numerator) / order.denominator
+                terms = exact.Terms.of_brackets(here, there)
+                low, high = exact.cumulant(terms, t, _tails(terms, t))
+                allowed = Decimal(rho.numerator) / rho.denominator * t * (1 + t)
+                if low > allowed:
+                    verdict = exact.VIOLATED
+                elif (
+                    high > allowed + Decimal(exact.HAIR.numerator) / exact.HAIR.denominator and verdict == exact.PROVEN
+                ):
+                    verdict = exact.OPEN
+                realised = max(realised, float(high / (t * (1 + t))))
+        note = f"at {len(ORDERS)} orders"
+        found.append(exact.ExactAudit(name, "rho", rho, realised, 1, f"0 ~ {shift}", verdict, note=note))
+    return found
 
-    def bounded() -> list[ExactAudit]:
-        epsilons = [F(n, 4) for n in range(1, 101)] if slow else [F(1, 2), F(2)]
-        made = [BoundedLaplace(reach, epsilon) for reach, epsilon in itertools.product(shifts[:10], epsilons)]
-        found = [pure_noise_audit(f"reach {m.reach}", m.noise, [m.reach], lambda _, m=m: m.cost()) for m in made]  # type: ignore[misc]
-        return together("bounded Laplace report", itertools.chain(*found))
 
-    return [
-        Check("discrete Laplace", laplace),
-        Check("discrete Gaussian", gaussian),
-        Check("stitched noise", stitched),
-        Check("bounded Laplace report", bounded),
-    ]
+def promise_audit(name: str, noise: AdditiveNoise, epsilon: Fraction, delta: Fraction) -> exact.ExactAudit:
+    """X against X + 1 at the (``epsilon``, ``delta``) that a ledger in rho states for it: ``realised`` is the epsilon
+    the noise needs at that delta, to two digits.
+    """
+    reach = noise.quantile(1 - OUTSIDE) + 1
+    stated = {k: noise.probability(k)[0] for k in range(-reach - 1, reach + 1)}
+    here = {k: stated[k] for k in range(-reach, reach + 1)}
+    there = {k: stated[k - 1] for k in range(-reach, reach + 1)}
+    found = exact.epsilon_audit(name, epsilon, [("0 ~ 1", here, there)], delta=delta, unexplored=Fraction(0))
+    needed = epsilon
+    while needed > epsilon / 2 and exact.delta_bounds(here, there, exact.exp_bounds(needed * 99 / 100))[1] <= delta:
+        needed = needed * 99 / 100
+    return replace(found, realised=float(needed), note=f"delta {float(delta):g}")
+
+
+def _tails(terms: exact.Terms, t: Decimal) -> Decimal:
+    """A bound of both tails beyond the window, from the last two terms at each end."""
+    total = Decimal(0)
+    for last, before in ((terms.logs[0], terms.logs[1]), (terms.logs[-1], terms.logs[-2])):
+        edge, inner = ((p + t * (p - q)).exp() for p, q, _ in (last, before))
+        ratio = edge / inner
+        if ratio >= 1:
+            return Decimal("Infinity")
+        total += edge * ratio / (1 - ratio)
+    return total * (1 + Decimal(10) ** -20)
+
+
+def shift_audit(name: str, law: ShiftLaw, slow: bool = False) -> list[exact.ExactAudit]:
+    """Noise against itself moved, at the cost it claims: epsilon and rho, or rho alone where that is all it claims.
+
+    The latter needs tails that fall ever faster, as a Gaussian's do.
+    """
+    distances = law.distances[slow]
+    pure = law.claim(distances[0]).epsilon is not None
+    return (pure_noise_audit if pure else gaussian_audit)(name, law.noise, distances, law.claim)
+
+
+def _whole_check() -> Check:
+    """Budgets of (epsilon, delta) counted in rho: one answer takes all of it, and what a ledger then states."""
+    name, one = "Gaussian noise for a whole budget", Norms(F(1), F(1), F(1))
+
+    def work() -> list[exact.ExactAudit]:
+        deltas = (F(1, 10**3), F(1, 10**6))
+        made = [Budget(epsilon=e, delta=d) for e in (F(1, 2), F(1), F(4)) for d in deltas]
+        made += [Budget.sulq(F(1), d, queries=1) for d in deltas]
+        made += [Budget(rho=F(1, 50)), Budget(rho=F(1, 2))]
+        found = []
+        for budget, family in itertools.product(made, noise_families("rho")):
+            noise = family.for_cost(one, budget.total)
+            promises = [budget.guarantee(budget.capacity)]
+            promises += [(budget.epsilon, budget.delta)] if budget.epsilon else []
+            found += [promise_audit(str(budget), noise, *promised) for promised in promises]
+        return together(name, found)
+
+    return Check(name, work)
 
 
 # -- selection --------------------------------------------------------------------------------------------------------
@@ -114,165 +192,147 @@ def _noise_checks(slow: bool) -> list[Check]:
 
 def selection_audit(
     name: str, chooser: Chooser, claim: Cost, candidates: int = 3, *, step: int = 1, top: int = 2
-) -> list[ExactAudit]:
+) -> list[exact.ExactAudit]:
     """Every vector of scores 0..``top`` against every one that is reached when a row moves each score by ``step``."""
-    laws: dict[tuple[int, ...], Chances] = {}
+    laws: dict[tuple[int, ...], exact.Chances] = {}
 
-    def law(scores: tuple[int, ...]) -> Chances:
+    def law(scores: tuple[int, ...]) -> exact.Chances:
         if scores not in laws:
-            laws[scores] = chances(chooser.probabilities(np.array(scores, dtype=np.int64)))
+            laws[scores] = exact.chances(chooser.probabilities(np.array(scores, dtype=np.int64)))
         return laws[scores]
 
-    pairs: list[Pair] = []
+    pairs: list[exact.Pair] = []
     for scores in itertools.product(range(top + 1), repeat=candidates):
         for moves in itertools.product((-step, 0, step), repeat=candidates):
             near = tuple(a + b for a, b in zip(scores, moves, strict=True))
             if near > scores:
                 pairs.append((f"{list(scores)} ~ {list(near)}", law(scores), law(near)))
     assert claim.epsilon is not None
-    return [epsilon_audit(name, claim.epsilon, pairs), rho_audit(name, claim.rho, claim.epsilon, pairs)]
+    return [exact.epsilon_audit(name, claim.epsilon, pairs), exact.rho_audit(name, claim.rho, claim.epsilon, pairs)]
 
 
-def _selection_checks(slow: bool) -> list[Check]:
-    epsilons = [F(n, 10) for n in range(1, 21)] if slow else [F(1, 2), F(2)]
-    kinds: list[tuple[str, type[Chooser]]] = [("permute-and-flip", PermuteAndFlip), ("exponential", Exponential)]
+def choice_audit(name: str, law: ChoiceLaw, slow: bool = False) -> list[exact.ExactAudit]:
+    """Among two and three candidates; with ``slow`` among four as well at every fifth setting (3,240 pairs each)."""
+    chooser = law.chooser
+    counts = (2, 3, 4) if slow and (2 * chooser.epsilon).denominator == 1 else (2, 3)
+    return [audit for k in counts for audit in selection_audit(name, chooser, chooser.cost(), k)]
 
-    def check(name: str, kind: type[Chooser]) -> Check:
-        made = [(kind(epsilon, F(1)), k) for epsilon in epsilons for k in (2, 3)]
-        made += [(kind(epsilon, F(1)), 4) for epsilon in epsilons[4::5]]  # 3,240 pairs each
-        return Check(
-            name,
-            lambda: together(
-                name,
-                itertools.chain(*(selection_audit(f"epsilon {m.epsilon}", m, m.cost(), k) for m, k in made)),
-            ),
-        )
 
-    return [check(name, kind) for name, kind in kinds]
+# -- keys that nobody listed ------------------------------------------------------------------------------------------
+
+
+def shown_law(threshold: Threshold, count: int, outside: float = OUTSIDE) -> exact.Chances:
+    """What is seen of a key with ``count`` people: None where it is not shown, else its noisy count.
+
+    Lower bounds; counts far above the threshold are one outcome, as are all that are not shown.
+    """
+    if count == 0:
+        return {None: F(1)}
+    far = max(threshold.least, count) + threshold.noise.quantile(1 - outside)
+    told = {y: threshold.noise.probability(y - count) for y in range(threshold.least, far)}
+    hidden = sum(
+        (low for low, _ in map(threshold.noise.probability, range(-far - count, threshold.least - count))), F(0)
+    )
+    beyond = 1 - hidden - sum((high for _, high in told.values()), F(0)) - F(outside)
+    return {None: hidden, **{y: low for y, (low, _) in told.items()}, far: max(beyond, F(0))}
+
+
+def shown_audit(name: str, law: ShownLaw, cost: Cost) -> list[exact.ExactAudit]:
+    """Epsilon and delta of all that is shown of a few keys, both ways round; of Gaussian noise delta alone: what one
+    of the two tables can show and the other cannot.
+    """
+    tables = [
+        {
+            seen: math.prod((chances[key] for chances, key in zip(laws, seen, strict=True)), start=F(1))
+            for seen in itertools.product(*laws)
+        }
+        for laws in ([shown_law(law.threshold, count) for count in counts] for counts in (law.here, law.there))
+    ]
+    label, away = f"{list(law.here)} ~ {list(law.there)}", F(OUTSIDE) * 10
+    if cost.epsilon is not None:
+        pair = (label, *tables)
+        return [exact.epsilon_audit(name, cost.epsilon, [pair], delta=cost.delta, unexplored=away)]  # type: ignore[list-item]
+    lost = [sum((p for seen, p in a.items() if not b.get(seen)), F(0)) for a, b in (tables, tables[::-1])]
+    verdict = exact.PROVEN if max(lost) <= cost.delta + away else exact.VIOLATED
+    return [exact.ExactAudit(name, "delta", cost.delta, float(max(lost)), 1, label, verdict)]
 
 
 # -- local randomisers ------------------------------------------------------------------------------------------------
 
 
-def law_pairs(law: Law) -> list[Pair]:
+def law_pairs(law: ReportLaw) -> list[exact.Pair]:
     """Every pair of holdings of a local randomiser."""
     table = [{report: law.probability(report, held) for report in range(law.reports)} for held in law.holdings]
     names = [str(sorted(held) if isinstance(held, frozenset) else held) for held in law.holdings]
     return [(f"{names[i]} ~ {names[j]}", table[i], table[j]) for i, j in itertools.combinations(range(len(table)), 2)]
 
 
-def randomiser_audit(name: str, randomiser: Any) -> list[ExactAudit]:
-    """Each law of a local randomiser at the cost it claims."""
-    cost: Cost = randomiser.cost()
+def report_law_audit(name: str, law: ReportLaw, cost: Cost) -> list[exact.ExactAudit]:
+    """One law of a local randomiser at the cost that the randomiser claims."""
     assert cost.epsilon is not None
-    found: list[ExactAudit] = []
-    for law in LAWS[type(randomiser)](randomiser):
-        pairs = law_pairs(law)
-        found += [epsilon_audit(name, cost.epsilon, pairs), rho_audit(name, cost.rho, cost.epsilon, pairs)]
-    return found
+    pairs = law_pairs(law)
+    return [exact.epsilon_audit(name, cost.epsilon, pairs), exact.rho_audit(name, cost.rho, cost.epsilon, pairs)]
 
 
-def _response(response: RandomizedResponse) -> Law:
-    def sample(value: int, n: int, bits: Any) -> Any:
-        return response.sample(np.full(n, value, dtype=np.int64), bits)
-
-    return Law("randomised response", response.k, range(response.k), response.epsilon, response.probability, sample)
+# -- all of them ------------------------------------------------------------------------------------------------------
 
 
-def _randomisers(slow: bool) -> dict[str, list[Any]]:
-    epsilons = [F(n, 20) for n in range(1, 161)] if slow else [F(1, 2), F(2)]
-    return {
-        "two-level draw": [TwoLevel(k, r, e) for e in epsilons for k, r in ((3, 1), (5, 2))],
-        "cube response": [
-            CubeResponse(t, near, e) for e in epsilons for t, near in ((1, (0,)), (2, (0,)), (3, (0, 2)))
-        ],
-        "window response": [WindowResponse(k, w, e) for e in epsilons for k, w in ((3, 1), (5, 2))],
-        "Walsh response": [WalshResponse(k, e) for e in epsilons for k in (3, 8)],
-        "direction response": [DirectionResponse(k, r, e) for e in epsilons for k, r in ((2, 1), (4, 2))],
-        "character response": [CharacterResponse.plan(3, (1.0, 1.0), e) for e in epsilons],
-    }
+def mechanism_audit(name: str, mechanism: Mechanism, slow: bool = False) -> list[exact.ExactAudit]:
+    """Each law that one mechanism states, at the cost it claims."""
+    return [audit for law in mechanism.laws() for audit in _law_audit(name, mechanism, law, slow)]
 
 
-def _local_checks(slow: bool) -> list[Check]:
-    epsilons = [F(n, 20) for n in range(1, 101)] if slow else [F(1, 2), F(2)]
-
-    def responses() -> list[ExactAudit]:
-        found: list[ExactAudit] = []
-        for k, epsilon in itertools.product((2, 3, 5), epsilons):
-            pairs, cost = law_pairs(_response(RandomizedResponse(k, epsilon))), RandomizedResponse(k, epsilon).cost()
-            name = f"k {k}, epsilon {epsilon}"
-            found += [epsilon_audit(name, epsilon, pairs), rho_audit(name, cost.rho, epsilon, pairs)]
-        return together("randomised response", found)
-
-    def check(name: str, made: Sequence[Any]) -> Check:
-        return Check(
-            name,
-            lambda: together(name, itertools.chain(*(randomiser_audit(f"epsilon {m.epsilon}", m) for m in made))),
-        )
-
-    return [Check("randomised response", responses), *(check(*item) for item in _randomisers(slow).items())]
+def _law_audit(name: str, mechanism: Any, law: Law, slow: bool) -> list[exact.ExactAudit]:
+    if isinstance(law, ShiftLaw):
+        return shift_audit(name, law, slow)
+    if isinstance(law, ChoiceLaw):
+        return choice_audit(name, law, slow)
+    if isinstance(law, ShownLaw):
+        return shown_audit(name, law, mechanism.cost())
+    assert isinstance(law, ReportLaw), f"the audit knows no law such as {type(law).__name__}."
+    return report_law_audit(name, law, mechanism.cost())
 
 
-# -- samplers ---------------------------------------------------------------------------------------------------------
-
-
-def noise_tape(name: str, noise: Any, residual: Fraction, most_runs: int = 20_000) -> TapeAudit:
+def noise_tape(name: str, noise: AdditiveNoise, residual: Fraction, most_runs: int = 20_000) -> TapeAudit:
     """One draw of integer noise, enumerated, against the probabilities it states."""
     found = tape(lambda bits: int(noise.sample(1, bits)[0]), residual=residual, most_runs=most_runs)
     return tape_audit(name, found, noise.probability)
 
 
-def _tape_checks(slow: bool) -> list[Check]:
-    residual = F(1, 10**9) if slow else F(1, 10**4)
-    noises = [
-        ("discrete Laplace, scale 1", DiscreteLaplace(F(1))),
-        ("discrete Laplace, scale 2", DiscreteLaplace(F(2))),
-    ]
-    noises += [("discrete Gaussian, variance 1", DiscreteGaussian(F(1))), ("stitched", Stitched(F(4), F(1, 4)))]  # type: ignore[list-item]
-    if slow:  # from scale 16 on a draw is a table, uniform bits and a coin
-        noises += [("discrete Laplace, scale 20", DiscreteLaplace(F(20)))]
-        noises += [("discrete Gaussian, variance 4,200", DiscreteGaussian(F(4200)))]  # type: ignore[list-item]
+def law_tape(name: str, law: Law, residual: Fraction) -> TapeAudit:
+    """One draw, enumerated, against the law its mechanism states."""
+    if isinstance(law, ShiftLaw):
+        return noise_tape(name, law.noise, residual, 12_000)
+    if isinstance(law, ChoiceLaw):
+        chooser, scores = law.chooser, np.array([2, 0, 1, 2], dtype=np.int64)
+        found = tape(lambda bits: chooser.sample(scores, bits), residual=residual)
+        return tape_audit(name, found, chooser.probabilities(scores).__getitem__)
+    assert isinstance(law, ReportLaw)
+    held = law.holdings[-1]
 
-    def noise(name: str, mechanism: Any) -> Check:
-        return Check(f"sampler: {name}", lambda: [noise_tape(name, mechanism, residual, 12_000)])
+    def stated(report: int) -> Interval:
+        chance = law.probability(report, held)
+        return chance, chance
 
-    def chooser(name: str, mechanism: Chooser) -> Check:
-        scores = np.array([2, 0, 1, 2], dtype=np.int64)
-        stated = mechanism.probabilities(scores)
-        return Check(
-            f"sampler: {name}",
-            lambda: [
-                tape_audit(
-                    name, tape(lambda bits: mechanism.sample(scores, bits), residual=residual), stated.__getitem__
-                )
-            ],
-        )
-
-    def law(name: str, each: Law) -> Check:
-        held = each.holdings[-1]
-
-        def stated(report: int) -> Interval:
-            chance = each.probability(report, held)
-            return chance, chance
-
-        def work() -> list[TapeAudit]:
-            found = tape(
-                lambda bits: int(each.draw(held, 1, bits)[0]), residual=max(residual, F(1, 1000)), most_runs=4000
-            )
-            return [tape_audit(name, found, stated)]
-
-        return Check(f"sampler: {name}", work)
-
-    local = [(name, next(iter(LAWS[type(m)](m)))) for name, made in _randomisers(False).items() for m in made[-1:]]
-    return [
-        *(noise(*item) for item in noises),
-        chooser("permute-and-flip", PermuteAndFlip(F(1), F(1))),
-        chooser("exponential", Exponential(F(1), F(1))),
-        law("randomised response", _response(RandomizedResponse(3, F(1)))),
-        *(law(*item) for item in local),
-    ]
+    found = tape(lambda bits: int(law.draw(held, 1, bits)[0]), residual=max(residual, F(1, 1000)), most_runs=4000)
+    return tape_audit(name, found, stated)
 
 
 def mechanism_checks(slow: bool = False) -> list[Check]:
-    """Every mechanism and every sampler."""
-    return [*_noise_checks(slow), *_selection_checks(slow), *_local_checks(slow), *_tape_checks(slow)]
+    """Every registered mechanism and its samplers; those that papers describe and no oracle draws, too."""
+    load_package("dodona.papers")
+    residual = F(1, 10**9) if slow else F(1, 10**4)
+
+    def laws(kind: type[Mechanism]) -> Check:
+        def work() -> list[exact.ExactAudit]:
+            audits = (mechanism_audit(each.label, each, slow) for each in kind.settings(slow))
+            return together(kind.name, itertools.chain(*audits))
+
+        return Check(kind.name, work)
+
+    def sampler(name: str, mechanism: Mechanism) -> Check:
+        return Check(f"sampler: {name}", lambda: [law_tape(name, next(iter(mechanism.laws())), residual)])
+
+    kinds = registered_mechanisms()
+    drawn = itertools.chain(*(kind.drawn(slow) for kind in kinds))
+    return [*map(laws, kinds), _whole_check(), *itertools.starmap(sampler, drawn)]

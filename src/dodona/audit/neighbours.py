@@ -1,16 +1,17 @@
-"""All databases of a small domain, and all pairs of them that differ in one row, under either relation."""
+"""All databases of a small domain, and all pairs of them that differ in one contributor, under either relation."""
 
 from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from dodona.engines.table import Table
-from dodona.query.schema import Schema
+from dodona.query.schema import Category, Schema
+from dodona.query.unit import Unit
 
 Rows = tuple[tuple[Any, ...], ...]
 
@@ -36,25 +37,98 @@ class SmallDomain:
             for kind in self.kinds:
                 if neighbours == "add-remove":
                     if len(rows) < self.most:
-                        found.add((rows, _ordered((*rows, kind), place)))
+                        found.add((rows, _in_order((*rows, kind), place)))
                     continue
                 for i in range(len(rows)):
-                    near = _ordered((*rows[:i], kind, *rows[i + 1 :]), place)
+                    near = _in_order((*rows[:i], kind, *rows[i + 1 :]), place)
                     if near != rows and (near, rows) not in found:
                         found.add((rows, near))
         return sorted(found, key=repr)
 
     def table(self, rows: Rows, neighbours: str) -> Table:
         """These rows as a table; under add-remove the stated public number of rows has nothing to do with them."""
-        columns = {name: np.array([row[i] for row in rows]) for i, name in enumerate(self.schema)}
         stated = self.most if neighbours == "add-remove" else None
-        return Table(columns, self.schema, neighbours=neighbours, rows=stated, name="tiny")
+        return Table(_columns(self.schema, rows), self.schema, neighbours=neighbours, rows=stated, name="tiny")
+
+
+@dataclass(frozen=True)
+class Near(SmallDomain):
+    """One contributor of the first kind, and at most one more, of any kind: enough where contributions are added up."""
+
+    most: int = 2
+
+    def tables(self) -> Iterator[Rows]:
+        """The first alone, and with each."""
+        yield self.kinds[:1]
+        yield from ((self.kinds[0], kind) for kind in self.kinds)
+
+    def pairs(self, neighbours: str) -> list[tuple[Rows, Rows]]:
+        """The second replaced, or added."""
+        alone, *others = self.tables()
+        if neighbours == "add-remove":
+            return [(alone, other) for other in others]
+        return list(itertools.combinations(others, 2))
+
+
+@dataclass(frozen=True)
+class People(Near):
+    """A ``kind`` is a person, all of whose rows it lists; neighbours differ in a whole person.
+
+    Some hold more rows than ``unit`` lets count.
+    """
+
+    unit: Unit = field(kw_only=True)
+
+    def table(self, rows: Rows, neighbours: str) -> Table:
+        """The rows of these people, each with its person's number in the unit's column."""
+        owned = [(who, row) for who, person in enumerate(rows) for row in person]
+        columns = _columns(self.schema, tuple(row for _, row in owned))
+        columns[self.unit.whose] = np.array([who for who, _ in owned])
+        return Table(columns, self.schema, neighbours=neighbours, rows=self.most, name="tiny", unit=self.unit)
+
+
+@dataclass(frozen=True)
+class Fixed(Near):
+    """The first column is public: only the rest of a row may be replaced."""
+
+    def pairs(self, neighbours: str) -> list[tuple[Rows, Rows]]:
+        """Every pair of neighbours in which nobody has moved to another public group."""
+        listed = super().pairs(neighbours)
+        return [pair for pair in listed if neighbours == "add-remove" or _groups(pair[0]) == _groups(pair[1])]
+
+    def group(self, pair: tuple[Rows, Rows]) -> Any:
+        """The public group of the row in which two neighbours differ."""
+        one, other = pair
+        left = list(other)
+        for row in one:
+            if row in left:
+                left.remove(row)
+        return left[0][0]
+
+    def atom(self, group: Any) -> int:
+        """The number of a group in the ledger: its place among the values of the public column."""
+        column = self.schema[next(iter(self.schema))]
+        assert isinstance(column, Category)
+        return column.values.index(group)
 
 
 def shown(pair: tuple[Rows, Rows]) -> str:
     """A pair in few signs."""
-    return " ~ ".join("{" + ", ".join(",".join(map(str, row)) for row in rows) + "}" for rows in pair)
+    return " ~ ".join("{" + ", ".join(map(_cells, rows)) + "}" for rows in pair)
 
 
-def _ordered(rows: Rows, place: dict[tuple[Any, ...], int]) -> Rows:
+def _cells(row: tuple[Any, ...]) -> str:
+    """A row, or all rows of a person."""
+    return "+".join(map(_cells, row)) if isinstance(row[0], tuple) else ",".join(map(str, row))
+
+
+def _columns(schema: Schema, rows: Rows) -> dict[str, Any]:
+    return {name: np.array([row[i] for row in rows]) for i, name in enumerate(schema)}
+
+
+def _groups(rows: Rows) -> list[Any]:
+    return sorted(row[0] for row in rows)
+
+
+def _in_order(rows: Rows, place: dict[tuple[Any, ...], int]) -> Rows:
     return tuple(sorted(rows, key=place.__getitem__))

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from dodona.engines.table import Table
 from dodona.errors import BadQuery
-from dodona.oracle import Oracle
+from dodona.oracles.oracle import Oracle
 from dodona.query.schema import Flag, Integer, Schema
 from dodona.query.statistic import Partition, Stack, Value, as_expr
 from dodona.query.text import parse

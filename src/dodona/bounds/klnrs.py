@@ -9,12 +9,13 @@ sensitivity 1.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from fractions import Fraction
 
-from dodona.bounds.base import Outcome, Verdict
-from dodona.errors import BadEffort
-from dodona.privacy.cost import Cost
+from dodona.bounds.outlook import Outcome, Outlook
+from dodona.errors import BadEffort, BadQuery
+from dodona.privacy.budget import Cost
 from dodona.privacy.numbers import Number, exact
 
 # A learner that errs by 1/2 more than the best knows nothing.
@@ -66,7 +67,7 @@ def theorem_3_4_rows(log_size: float, alpha: float, beta: float, epsilon: float)
 
 def agnostic(
     log_size: float, alpha: Number, beta: Number, epsilon: Number, rows: int | None = None, *, what: str = "a class"
-) -> Verdict:
+) -> Outlook:
     """Theorem 3.4 as a plan for a class of e^``log_size`` hypotheses."""
     a, b, e = _chance(alpha, "alpha"), _chance(beta, "beta"), exact(epsilon, "epsilon")
     if log_size < 0:
@@ -82,7 +83,8 @@ def agnostic(
     outcome = Outcome.FEASIBLE if n >= needed else Outcome.VACUOUS if error >= _USELESS else Outcome.INFEASIBLE
     why = "" if n >= needed else "More rows, a smaller class or a larger epsilon would do."
     theorem = "KLNRS Theorem 3.4, its two error terms kept apart"
-    return Verdict(f"agnostic learning of {what}", outcome, theorem, error, needed, Cost.pure(e), why, details)
+    goal = f"agnostic learning of {what}"
+    return Outlook(goal, outcome, theorem, error, needed, Cost.pure(e), why, details, confidence=1 - b)
 
 
 def labelings(vc_dimension: int, domain: int) -> float:
@@ -93,12 +95,11 @@ def labelings(vc_dimension: int, domain: int) -> float:
 
 def by_dimension(
     vc_dimension: int, domain: int, alpha: Number, beta: Number, epsilon: Number, rows: int | None = None
-) -> Verdict:
+) -> Outlook:
     """Corollary 3.6: the class restricted to one member per labelling of the public domain of ``domain`` points."""
     what = f"a class of dimension {vc_dimension} over {domain:,} points"
-    verdict = agnostic(labelings(vc_dimension, domain), alpha, beta, epsilon, rows, what=what)
-    theorem = "KLNRS Corollary 3.6 with Sauer's lemma"
-    return Verdict(**{**vars(verdict), "theorem": theorem, "details": dict(verdict.details)})
+    found = agnostic(labelings(vc_dimension, domain), alpha, beta, epsilon, rows, what=what)
+    return replace(found, theorem="KLNRS Corollary 3.6 with Sauer's lemma")
 
 
 @dataclass(frozen=True)
@@ -165,7 +166,7 @@ def theorem_4_4_rows(bits: int, alpha: float, beta: float, epsilon: float) -> in
     return k * math.ceil(part) + math.ceil(test)
 
 
-def parity(bits: int, alpha: Number, beta: Number, epsilon: Number, rows: int | None = None) -> Verdict:
+def parity(bits: int, alpha: Number, beta: Number, epsilon: Number, rows: int | None = None) -> Outlook:
     """Theorem 4.4 as a plan for parities of ``bits`` bits."""
     a, b, e = _chance(alpha, "alpha"), _chance(beta, "beta"), exact(epsilon, "epsilon")
     if bits < 1:
@@ -184,7 +185,8 @@ def parity(bits: int, alpha: Number, beta: Number, epsilon: Number, rows: int | 
     outcome = Outcome.FEASIBLE if enough else Outcome.INFEASIBLE
     theorem = "KLNRS Theorem 4.4, mended, with a union bound over runs"
     what = f"learning a parity of {bits:,} bits"
-    return Verdict(what, outcome, theorem, a, plan.rows, Cost.pure(Fraction(e)), why, details)
+    cost = Cost.pure(Fraction(e))
+    return Outlook(what, outcome, theorem, a, plan.rows, cost, why, details, confidence=1 - b)
 
 
 def _least(holds: object) -> int:
@@ -200,3 +202,153 @@ def _least(holds: object) -> int:
 
 def _chance(value: Number, name: str) -> float:
     return float(exact(value, name, most=1 - Fraction(1, 10**9)))
+
+
+# How many rows the local model needs for statistical queries (KLNRS section 5.1), with constants.
+#
+# Lemma 5.6 and Theorem 5.7 leave a constant c; here it is worked out, with Lemma A.3 mended (ERRATA 19). Beside them
+# stands what a one-bit report needs, which is less, and the choice Theorem 5.7 does not make: fresh rows for each
+# query, or every row answering all of them with a share of its epsilon.
+
+
+def lemma_5_6_rows(tolerance: float, beta: float, epsilon: float, bound: float = 1.0) -> int:
+    """Rows for one query g in [-b, b], b = ``bound``, within ``tolerance`` with probability 1 - ``beta``, by Laplace
+    noise.
+
+    Sampling: 2 exp(-tau^2 n/(8 b^2)) <= beta/2. Noise of scale lambda = 2b/epsilon: 2 exp(-(tau/2)^2 n/(8 lambda^2)) <=
+    beta/2 (ERRATA 19: 8, not 4, and for tau/2 <= sqrt(8) lambda). So n >= 128 b^2 ln(4/beta)/(epsilon tau)^2, or
+    without the epsilon 8 b^2 ln(4/beta)/tau^2 where that is more.
+    """
+    _check(tolerance, beta, epsilon)
+    log = math.log(4 / beta)
+    sampling = 8 * bound**2 * log / tolerance**2
+    noise = 128 * bound**2 * log / (epsilon * tolerance) ** 2
+    return math.ceil(max(sampling, noise))
+
+
+def theorem_5_7_rows(queries: int, tolerance: float, beta: float, epsilon: float, bound: float = 1.0) -> int:
+    """Fresh rows for each of t = ``queries``, each with beta/t."""
+    return queries * lemma_5_6_rows(tolerance, beta / queries, epsilon, bound)
+
+
+def one_bit_rows(tolerance: float, beta: float, epsilon: float, bound: float = 1.0) -> int:
+    """The same by one bit: the value rounded to +-b, then Warner's response; reports are +-b/tanh(epsilon/2).
+
+    Hoeffding: 2 exp(-tau^2 n tanh(epsilon/2)^2/(2 b^2)) <= beta, sampling included.
+    """
+    _check(tolerance, beta, epsilon)
+    size = bound / math.tanh(epsilon / 2)
+    return math.ceil(2 * size**2 * math.log(2 / beta) / tolerance**2)
+
+
+def plan_queries(
+    queries: int, tolerance: Number, epsilon: Number, *, rows: int | None = None, beta: Number = 0.05
+) -> Outlook:
+    """``queries`` statistical queries of values in [-1, 1] within ``tolerance``, all of them with probability 1 - beta.
+
+    The smaller of: fresh rows at epsilon for each, or all rows for each at epsilon/t.
+    """
+    tau, budget, fail = float(exact(tolerance, "tolerance")), exact(epsilon, "epsilon"), float(exact(beta, "beta"))
+    if isinstance(queries, bool) or not isinstance(queries, int) or queries < 1:
+        raise BadEffort(f"queries must be a whole number from 1 on. Got {queries!r}.")
+    each = fail / queries
+    fresh = queries * one_bit_rows(tau, each, float(budget))
+    split = one_bit_rows(tau, each, float(budget) / queries)
+    needed = min(fresh, split)
+    ways = "fresh rows for each query" if fresh <= split else "every row answering every query"
+    enough = rows is None or rows >= needed
+    error = None if rows is None else tau * math.sqrt(needed / rows)
+    return Outlook(
+        f"{queries} statistical queries within {tau:g} without a trusted server",
+        Outcome.FEASIBLE if enough else Outcome.INFEASIBLE,
+        "KLNRS Lemma 5.6 and Theorem 5.7, by one-bit reports and Hoeffding",
+        error=tau if rows is None else error,
+        rows_needed=needed,
+        cost=Cost.pure(Fraction(budget)),
+        why=f"Cheapest by {ways}.",
+        confidence=1 - fail,
+        details={
+            "fresh_rows": fresh,
+            "split_rows": split,
+            "laplace_rows": theorem_5_7_rows(queries, tau, fail, float(budget)),
+        },
+    )
+
+
+def masked_parity_failure(bits: int, queries: int) -> float:
+    """Theorem 5.16: the probability that a nonadaptive learner of t queries of tolerance 2^(-d/3) errs by 1/4 or more.
+
+    At least 1/2 - t/2^(d/3 + 3): the proof's 1/2 (1 - t 2^(-d/3-2)) with ERRATA 20's 2^(2d/3-1)/2^(d+1) = 2^(-d/3-2).
+    """
+    return max(0.0, 0.5 * (1 - queries * math.pow(2.0, -bits / 3 - 2)))
+
+
+def _check(tolerance: float, beta: float, epsilon: float) -> None:
+    if not (tolerance > 0 and 0 < beta < 1 and 0 < epsilon < math.inf):
+        raise BadEffort(f"tolerance and epsilon must be positive, beta in (0, 1). Got {tolerance}, {epsilon}, {beta}.")
+
+
+# Named classes for ``dodona plan learn``: their sizes in closed form, and what KLNRS says of learning them.
+
+
+def _literals(d: int, w: int) -> float:
+    """ln of the conjunctions of at most w literals over d bits: sum C(d, j) 2^j."""
+    return math.log(sum(math.comb(d, j) << j for j in range(min(w, d) + 1)))
+
+
+def _lists(d: int, w: int) -> float:
+    """ln of C(d, l) l! 2^(2l+1)."""
+    rules = max(1, min(w, d))
+    return math.log(math.comb(d, rules) * math.factorial(rules) << (2 * rules + 1))
+
+
+def _trees(d: int, w: int) -> float:
+    """ln N(d, w), N(m, t) = m N(m-1, t-1)^2 and N(m, 0) = 2."""
+    depth = max(1, min(w, d))
+    return math.fsum(2.0**t * math.log(d - t) for t in range(depth)) + 2.0**depth * math.log(2)
+
+
+# (dimension, width) -> ln|H|
+LOG_SIZES: dict[str, Callable[[int, int], float]] = {
+    "conjunctions": _literals,
+    "disjunctions": _literals,
+    "decision-lists": _lists,
+    "trees": _trees,
+    "parities": lambda d, w: math.log(sum(math.comb(d, j) for j in range(min(w, d) + 1))),
+    "stumps": lambda d, _: math.log(2 + 2 * d),
+    "thresholds": lambda d, _: math.log(2 * (d + 1)),
+    "intervals": lambda d, _: math.log((d + 1) * (d + 2) // 2),
+    "boxes": lambda d, w: w * math.log((d + 1) * (d + 2) // 2),
+}
+
+
+def plan_learn(
+    concepts: str,
+    dimension: int,
+    *,
+    alpha: Number,
+    beta: Number,
+    epsilon: Number,
+    width: int = 1,
+    rows: int | None = None,
+) -> tuple[Outlook, ...]:
+    """What it takes to learn the class named ``concepts`` privately; each verdict has the non-private rows beside it.
+
+    ``dimension``: bits or splits (thresholds, intervals and boxes: cuts per column). ``width``: the most literals of a
+    conjunction, rules of a list, depth of a tree, bits of a parity, or columns of a box. Parities of all bits get
+    Theorem 4.4 as well; thresholds, intervals and boxes Corollary 3.6.
+    """
+    if concepts not in LOG_SIZES:
+        raise BadQuery(f"the class must be one of {', '.join(LOG_SIZES)}. Got {concepts!r}.")
+    if not 1 <= dimension <= 100_000 or not 1 <= width <= 64:
+        raise BadQuery(f"dimension must be 1 to 100,000 and width 1 to 64. Got {dimension} and {width}.")
+    log_size = LOG_SIZES[concepts](dimension, width)
+    found = [agnostic(log_size, alpha, beta, epsilon, rows, what=concepts)]
+    dimensions = {"thresholds": 2, "intervals": 2, "boxes": 2 * width}
+    if concepts in dimensions:
+        points = (dimension + 1) ** (width if concepts == "boxes" else 1)
+        if points <= 10**6:
+            found.append(by_dimension(dimensions[concepts], points, alpha, beta, epsilon, rows))
+    if concepts == "parities":
+        found.append(parity(dimension, alpha, beta, epsilon, rows))
+    return tuple(found)

@@ -15,10 +15,10 @@ from collections.abc import Sequence
 from fractions import Fraction
 from statistics import NormalDist
 
-from dodona.bounds.base import Outcome, Verdict
+from dodona.bounds.outlook import Outcome, Outlook
 from dodona.errors import BadEffort
+from dodona.privacy.budget import Cost
 from dodona.privacy.conversion import rho_of, sulq_rho_of
-from dodona.privacy.cost import Cost
 from dodona.privacy.numbers import Number, exact
 
 _TINIEST = Fraction(1, 10**300)
@@ -45,7 +45,7 @@ def interactive(
     delta: Number,
     tolerance: float | None = None,
     confidence: float = 0.95,
-) -> Verdict:
+) -> Outlook:
     """Theorem 1 as a plan: T unit queries, each mean within ``tolerance`` with probability ``confidence``.
 
     The error of a mean is z sqrt(R)/n, z the two-sided normal quantile. Answering 1/2 to everything errs by at most
@@ -64,12 +64,13 @@ def interactive(
     details = {"variance": sigma**2, "variance by the tight conversion": tight**2}
     what = f"{queries:,} unit queries on {rows:,} rows"
     theorem = "SuLQ Theorem 1, mended: R = T/(2 rho)"
-    return Verdict(what, outcome, theorem, error, needed, Cost.concentrated(_rho(epsilon, delta)), why, details)
+    cost = Cost.concentrated(_rho(epsilon, delta))
+    return Outlook(what, outcome, theorem, error, needed, cost, why, details, confidence=confidence)
 
 
 def statistical_queries(
     rows: int, tolerances: Sequence[float], epsilon: Number, delta: Number, failure: float = 0.05
-) -> Verdict:
+) -> Outlook:
     """Theorem 5, mended: q calls STAT(p, tau_j), all within tau_j with probability 1 - ``failure``.
 
     The paper repeats a query ceil(R/(tau n^2)) times, which makes the VARIANCE of the mean tau. For an *error* of tau
@@ -96,7 +97,8 @@ def statistical_queries(
     spent = Cost.concentrated(min(rho, Fraction(log * load / n**2)))
     what = f"{len(taus):,} statistical queries on {rows:,} rows"
     theorem = "SuLQ Theorem 5, mended: variance tau^2/(2 ln(2q/failure))"
-    return Verdict(what, outcome, theorem, max(1.0, stretch) * max(taus), needed, spent, why, details)
+    error = max(1.0, stretch) * max(taus)
+    return Outlook(what, outcome, theorem, error, needed, spent, why, details, confidence=1 - failure)
 
 
 def perceptron_rounds(radius: float, margin: float) -> int:
@@ -121,7 +123,7 @@ def perceptron(
     radius: float = 1.0,
     error: float = 0.1,
     failure: float = 0.05,
-) -> Verdict:
+) -> Outlook:
     """Theorem 3 as a plan: a share ``error`` of the rows may be left misclassified when the noise stops the algorithm.
 
     Per round a row contributes (1, l d) where it is misclassified, |d| <= ``radius``; replacing it moves that by
@@ -142,7 +144,8 @@ def perceptron(
     details = {"rounds": float(rounds), "variance": variance, "stops at misclassified rows": stops}
     what = f"a separator of margin {margin:g} in {dimension} dimensions on {rows:,} rows"
     theorem = "SuLQ Theorem 3, mended: 32 r^2/margin^2 rounds"
-    return Verdict(what, outcome, theorem, left, math.ceil(stops / wanted), Cost.concentrated(rho), why, details)
+    needed, cost = math.ceil(stops / wanted), Cost.concentrated(rho)
+    return Outlook(what, outcome, theorem, left, needed, cost, why, details, confidence=1 - failure)
 
 
 def kmeans_error(centre_norm: float, dimension: int, variance: float, cluster_rows: float, failure: float) -> float:
@@ -196,7 +199,7 @@ def _gain_error(rows: float, e: float, t: int, gamma: float) -> float:
 
 def id3_node(
     rows: float, variance: float, values: int, attributes: int, gain: float = 0.1, failure: float = 0.05
-) -> Verdict:
+) -> Outlook:
     """Lemma 4 as a plan for one node: is its split within ``gain`` nats of the best, and from how many rows on."""
     error = id3_gain_error(rows, variance, values, attributes, failure)
     low, high = 1.0, 2.0
@@ -210,7 +213,8 @@ def id3_node(
     outcome = Outcome.FEASIBLE if error <= gain else Outcome.VACUOUS if error >= most else Outcome.INFEASIBLE
     why = "" if error <= gain else "Below that many rows make it a leaf, or judge the split by measurement."
     what = f"a split of {rows:,.0f} rows by {attributes} attributes of {values} values"
-    return Verdict(what, outcome, "SuLQ Lemma 4, with its logarithm", error, math.ceil(high), None, why)
+    theorem, needed = "SuLQ Lemma 4, with its logarithm", math.ceil(high)
+    return Outlook(what, outcome, theorem, error, needed, why=why, confidence=1 - failure)
 
 
 def _rho(epsilon: Number, delta: Number) -> Fraction:

@@ -11,13 +11,20 @@ import itertools
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from dodona.errors import BadQuery
+from dodona.query.candidates import Scores, packed, require_like, require_public_numbers
+from dodona.query.columns import as_number
 from dodona.query.compiler import Compiler
 from dodona.query.expr import Call, Column, Expr, Literal
-from dodona.query.program import Builder
-from dodona.query.schema import Category, Flag, Integer, Label, Real, Schema
-from dodona.query.statistic import Partition, Query, Value
+from dodona.query.program import Builder, set_numbers, subsets
+from dodona.query.schema import Category, Flag, Integer, Label, Real, Schema, closed
+from dodona.query.statistic import Partition, Products, Query, Stack, Value
 
 OTHER = "(missing or outside)"
 MOST_AXIS = 4096
@@ -53,7 +60,7 @@ class Grid:
     @staticmethod
     def of(schema: Schema, columns: Sequence[str] | None, edges: Mapping[str, Sequence[float]] | None = None) -> Grid:
         """Over these columns; None: all that have listed values or edges."""
-        stated = {_own(schema, name): tuple(map(float, ends)) for name, ends in (edges or {}).items()}
+        stated = {_own(schema, name): _edges(schema, name, ends) for name, ends in (edges or {}).items()}
         names = (
             [_own(schema, name) for name in columns]
             if columns is not None
@@ -125,8 +132,13 @@ def _own(schema: Schema, name: str) -> str:
     return own
 
 
+def _edges(schema: Schema, name: str, ends: Sequence[Any]) -> tuple[float, ...]:
+    column = schema[_own(schema, name)]
+    return tuple(as_number(column, end) if isinstance(column, Real | Integer) else float(end) for end in ends)
+
+
 def _side(schema: Schema, name: str, edges: tuple[float, ...] | None) -> Side:
-    column, read = schema[name], Column(name)
+    column, read = closed(name, schema[name]), Column(name)
     unknown: Expr = Call("is_null", (read,))
     if isinstance(column, Flag):
         nullable = column.missing is None
@@ -140,8 +152,8 @@ def _side(schema: Schema, name: str, edges: tuple[float, ...] | None) -> Side:
         tests = tuple(Call("eq", (read, Literal(value))) for value in values)
         key = Call("coalesce", (read, Literal(_absent(column.values)))) if nullable else read
         every = (*tests, unknown) if nullable else tests
-        return _checked(Side(name, _labels(column.values, nullable), key, every, (), nullable))
-    return _checked(_number_side(name, column, edges, schema))
+        return _require_few_cells(Side(name, _labels(column.values, nullable), key, every, (), nullable))
+    return _require_few_cells(_number_side(name, column, edges, schema))
 
 
 def _number_side(name: str, column: Real | Integer, edges: tuple[float, ...] | None, schema: Schema) -> Side:
@@ -178,7 +190,124 @@ def _labels(values: Sequence[Label], other: bool) -> tuple[Label, ...]:
     return (*values, _absent(values)) if other else tuple(values)
 
 
-def _checked(side: Side) -> Side:
+def _require_few_cells(side: Side) -> Side:
     if side.size > MOST_AXIS:
         raise BadQuery(f"a column of a grid must have at most {MOST_AXIS} cells. {side.column!r} has {side.size}.")
     return side
+
+
+# Which published marginal is worst: the score of a marginal is its L1 distance from what a model expects.
+#
+# score(A) = sum over the cells c of A of |count_A(c) - expected_A(c)|, less a public penalty: the repair's choice of a
+# whole marginal per round (GHRU's A_t, asked of all cells at once). A row added or removed changes one count of a
+# marginal by 1, so a score moves by at most 1; a row replaced changes two, so by at most 2. ``tally`` is exact in whole
+# numbers.
+
+
+MOST_EXPECTED = 2**50  # rows times marginals, and then some
+
+
+@dataclass(frozen=True, eq=False)
+class Misfit(Scores):
+    """``expected``: whole numbers, the cells of all ``supports`` in turn. ``penalties``: one per support."""
+
+    grid: Grid
+    supports: tuple[Support, ...]
+    expected: NDArray[np.int64]
+    penalties: NDArray[np.int64]
+
+    def __post_init__(self) -> None:
+        require_public_numbers(self.expected, MOST_EXPECTED)
+        require_public_numbers(self.penalties, MOST_EXPECTED)
+
+    @property
+    def linear(self) -> bool:
+        """A sum of distances is not."""
+        return False
+
+    def sensitivity(self, neighbours: str) -> int:
+        """How far one row moves a score."""
+        return 2 if neighbours == "replace" else 1
+
+    def statistics(self, schema: Schema) -> Query:  # noqa: ARG002 - the grid was made for the schema
+        """The marginals, or on bits the products they follow from."""
+        return tables_query(self.grid, self.supports)
+
+    def count(self, schema: Schema) -> int:  # noqa: ARG002
+        """One candidate per support."""
+        return len(self.supports)
+
+    def tally(self, schema: Schema, totals: NDArray[Any]) -> NDArray[Any]:  # noqa: ARG002
+        """The distances, less the penalties."""
+        tables = tables_of(self.grid, self.supports, totals)
+        require_like(tables, self.expected)
+        off = np.abs(tables - self.expected)
+        starts = np.concatenate([[0], np.cumsum([self.grid.size(s) for s in self.supports])[:-1]]).astype(np.intp)
+        return np.add.reduceat(off, starts) - self.penalties
+
+    def to_json(self) -> dict[str, Any]:
+        edges = {side.column: list(side.edges) for side in self.grid.sides if side.edges}
+        numbers = {"expected": packed(self.expected), "penalties": packed(self.penalties)}
+        return {"misfit": {"columns": self.grid.columns, "edges": edges, "supports": self.supports, **numbers}}
+
+    def __str__(self) -> str:
+        return f"which of {len(self.supports)} marginals over {', '.join(self.grid.columns)} is farthest from a model"
+
+
+MOST_TABLE_PRODUCTS = 100_000
+"""Products that are counted at once, all marginals following from them; more of them take longer than the marginals."""
+
+
+def tables_query(grid: Grid, supports: tuple[Support, ...]) -> Query:
+    """One query from which all these marginals follow: products of tests, where they are few enough."""
+    if not _by_products(grid, supports):
+        return Stack(tuple(grid.marginal(support) for support in supports))
+    tests = tuple(test for side in grid.sides for test in side.tests[1:])
+    return Products(tests, Literal(1.0), max(map(len, supports)))
+
+
+def tables_of(grid: Grid, supports: tuple[Support, ...], totals: NDArray[Any]) -> NDArray[Any]:
+    """The cells of all marginals one after the other, from the totals of ``tables_query``.
+
+    [first cell] = 1 - [second] - [third] - ..., on every side: a marginal is a table of products, with its first cell
+    along each side replaced so.
+    """
+    if not _by_products(grid, supports):
+        return totals
+    found: dict[Support, NDArray[Any]] = {}
+    for shape, own in _alike(grid.sizes, supports).items():
+        tables = totals[_numbers(grid.sizes, own)].reshape(len(own), *shape)
+        for axis in range(1, len(shape) + 1):
+            first = (slice(None),) * axis + (0,)
+            others = (slice(None),) * axis + (slice(1, None),)
+            tables[first] -= tables[others].sum(axis=axis)
+        found.update(zip(own, tables.reshape(len(own), -1), strict=True))
+    return np.concatenate([found[support] for support in supports])
+
+
+def _by_products(grid: Grid, supports: tuple[Support, ...]) -> bool:
+    if len(supports) < 2 or not all(supports):
+        return False
+    same = len({len(support) for support in supports}) == 1
+    tests, order = sum(size - 1 for size in grid.sizes), max(map(len, supports))
+    if grid.binary and same:
+        return True
+    return order <= 16 and subsets(tests, order) <= MOST_TABLE_PRODUCTS
+
+
+def _alike(sizes: tuple[int, ...], supports: tuple[Support, ...]) -> dict[tuple[int, ...], tuple[Support, ...]]:
+    """The supports by the shape of their marginals."""
+    found: dict[tuple[int, ...], list[Support]] = {}
+    for support in dict.fromkeys(supports):
+        found.setdefault(tuple(sizes[i] for i in support), []).append(support)
+    return {shape: tuple(own) for shape, own in found.items()}
+
+
+@lru_cache(maxsize=64)
+def _numbers(sizes: tuple[int, ...], supports: tuple[Support, ...]) -> NDArray[np.int64]:
+    """Supports of one shape x their cells: the number of the product of tests, none of a side in its first cell."""
+    starts = np.concatenate([[0], np.cumsum([size - 1 for size in sizes])])
+    points = np.array(list(itertools.product(*(range(sizes[i]) for i in supports[0]))), dtype=np.int64)
+    first = starts[np.array(supports, dtype=np.int64)]
+    members = np.where(points[None, :, :] > 0, first[:, None, :] + points[None, :, :] - 1, -1)
+    return set_numbers(members, int(starts[-1]))

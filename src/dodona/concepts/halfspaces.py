@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dodona.concepts.cuts import from_cell_on
-from dodona.concepts.learnable import Learnable
+from dodona.concepts.boxes import from_cell_on
+from dodona.concepts.concept import Learnable
 from dodona.errors import BadQuery
 from dodona.query.expr import Call, Column, Expr, Literal
 from dodona.query.schema import Integer, Real, Schema

@@ -192,6 +192,15 @@ def _bucket(args: Sequence[Vector], constants: tuple[Any, ...]) -> Vector:
     return np.searchsorted(np.asarray(constants, dtype=np.float64), x, side="right").astype(np.float64), null
 
 
+@_kernel("lookup")
+def _lookup(args: Sequence[Vector], constants: tuple[Any, ...]) -> Vector:
+    ((x, null),) = args
+    values, void = constants[0].arrays
+    inside = (x >= 0) & (x < len(values))
+    at = np.where(inside, x, 0.0).astype(np.intp)
+    return _marked(values[at], null, np.asarray(~inside | void[at]))
+
+
 @_kernel("dot")
 def _dot(args: Sequence[Vector], constants: tuple[Any, ...]) -> Vector:
     total: Any = 0.0

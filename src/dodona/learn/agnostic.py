@@ -2,33 +2,180 @@
 
 The score of a member is the number of rows it gets right; one row moves it by at most 1, so one private choice costs
 epsilon and errs by about (2/epsilon) ln|H| rows. Scores are not counted member by member: a class says which few
-statistics they follow from (``concepts/learnable.py``).
+statistics they follow from (``concepts/concept.py``).
 """
 
 from __future__ import annotations
 
 import math
+from abc import abstractmethod
 from collections.abc import Sequence
-from typing import Any
+from fractions import Fraction
+from typing import Any, Self
 
 import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import ClassifierMixin
+from sklearn.utils.validation import check_is_fitted, validate_data
 
-from dodona.bounds.base import Verdict
 from dodona.bounds.klnrs import agnostic
-from dodona.concepts.cuts import even_cuts
-from dodona.concepts.finite import Subset
-from dodona.concepts.learnable import Agreement, Learnable
-from dodona.concepts.stumps import Stumps
+from dodona.bounds.outlook import Outlook
+from dodona.concepts.boxes import even_cuts
+from dodona.concepts.concept import Agreement, Learnable, Subset
+from dodona.concepts.trees import Stumps
 from dodona.errors import BadEffort, BadQuery
-from dodona.learn.agnostic_base import ConditionLearner, require_own_columns
-from dodona.learn.base import Recorded
-from dodona.learn.sq.hypothesis import Hypothesis
-from dodona.learn.task import Task, task_of
-from dodona.oracle import Oracle
-from dodona.privacy.numbers import Number
-from dodona.query.expr import Expr, Literal
+from dodona.learn._learner import Learner, Recorded, Task, finish, task_of
+from dodona.learn.sq.base import Hypothesis
+from dodona.oracles.oracle import Oracle
+from dodona.privacy.numbers import Number, exact
+from dodona.query.expr import Call, Column, Expr, Literal
+from dodona.query.plan import compile_query
 from dodona.query.schema import Integer, Real, Schema
 from dodona.query.statistic import Value
+
+# What the learners of conditions share: two classes, a hypothesis that prints as SQL, prediction on rows one holds.
+
+
+class ConditionLearner(ClassifierMixin, Learner):  # type: ignore[misc]
+    """Abstract: learns one condition; rows where it is true are of class ``classes_[1]``, others of ``classes_[0]``.
+
+    After ``fit``: ``hypothesis_`` (``.condition`` can be asked of any oracle, ``.sql`` printed), ``classes_``,
+    ``cost_``, ``receipt_``.
+    """
+
+    classes_: NDArray[Any]
+    hypothesis_: Hypothesis
+
+    @abstractmethod
+    def _learn(self, task: Task, oracle: Recorded, target: Expr, features: Schema) -> Expr:
+        """Asks, and returns the condition found."""
+
+    def fit(self, X: Any, y: Any = None) -> Self:  # noqa: N803 - scikit-learn's name
+        """Learn from an oracle (``y`` names the target column) or arrays (``epsilon``, ``bounds``, ``classes``)."""
+        task = task_of(self, X, y, kind="class")
+        target, features = self._target(task, isinstance(X, Oracle))
+        oracle = Recorded(task.oracle)
+        condition = self._learn(task, oracle, target, features)
+        self.hypothesis_ = Hypothesis(condition, features)
+        self._from_oracle = isinstance(X, Oracle)
+        finish(self, oracle)
+        return self
+
+    def _target(self, task: Task, from_oracle: bool) -> tuple[Expr, Schema]:
+        """The condition that says "positive", and the columns a hypothesis may read."""
+        if from_oracle:
+            self.classes_ = np.array(task.classes)
+        if len(self.classes_) != 2:
+            raise BadQuery(
+                f"Only binary classification is supported: {type(self).__name__} must have labels of two values. Got "
+                f"{len(self.classes_)} values; state classes= or list two in the schema, or learn one class against "
+                "the rest. The type of the target is multiclass."
+                if len(self.classes_) > 2
+                else f"{type(self).__name__} must have labels of two values. Got {len(self.classes_)} class; "
+                "state both with classes=, or list them in the schema."
+            )
+        positive = task.classes[1]
+        wanted = Literal(positive if isinstance(positive, str | bool) else float(positive))
+        schema = task.oracle.schema
+        features = Schema({name: schema[name] for name in task.names})
+        return Call("eq", (Column(str(task.target)), wanted)), features
+
+    def predict(self, X: Any) -> NDArray[Any]:  # noqa: N803
+        """The class of each row of a data frame, a mapping of arrays, or an array in the order of the features."""
+        check_is_fitted(self, "hypothesis_")
+        if not self._from_oracle:
+            X = validate_data(self, X, reset=False, dtype=np.float64)  # noqa: N806
+        return np.asarray(self.classes_[self.hypothesis_.predict(X).astype(np.intp)])
+
+    def notes(self) -> list[str]:
+        """The hypothesis as SQL."""
+        return [f"{self.classes_[1]} where {self.hypothesis_.sql}"]
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.classifier_tags.multi_class = False
+        tags.non_deterministic = True
+        return tags
+
+
+def require_own_columns(concepts: Learnable, features: Schema) -> None:
+    """Refuses a class that reads the target or a column that is not there, before anything is charged."""
+    compile_query(concepts.statistics(features, Literal(1.0)), features, level=True)
+
+
+# Occam's razor, compression version (KLNRS, end of section 3.1): rounds over ever larger classes, until good enough.
+#
+# The paper's learner asks for twice as many examples each round and tries hypotheses of twice the length. A table has
+# the rows it has; what a round can tell is governed by epsilon times rows, so here each round gets twice the budget of
+# the last. A short hypothesis that is good is found early, and the rest of the share is never spent: the expected cost
+# is within a constant of what the shortest good hypothesis needs.
+
+
+CHOOSING = Fraction(3, 4)  # of a round; the rest counts mistakes
+
+
+class CompressionLearner(ConditionLearner):
+    """The first of ``concept_classes``, concise ones first, whose chosen member errs on at most ``alpha`` of the rows.
+
+    ``alpha``: stop when the noisy rate of mistakes and its margin are at most that. The other parameters are those of
+    ``AgnosticLearner``. After ``fit`` also: ``rounds_``, ``mistakes_`` (the noisy rate of the member that was taken),
+    ``mistakes_error_`` (its margin, proven: with ``confidence`` the rates of all rounds are within theirs at once, so
+    that the best of them may be picked) and ``stopped_`` (whether ``alpha`` was reached).
+    """
+
+    states_errors = True
+
+    def __init__(  # type: ignore[no-untyped-def]
+        self,
+        concept_classes=(),
+        *,
+        alpha=0.1,
+        confidence=0.95,
+        mechanism="best",
+        epsilon=None,
+        delta=0,
+        bounds=None,
+        classes=None,
+        share=1,
+    ):
+        self.concept_classes = concept_classes
+        self.alpha = alpha
+        self.confidence = confidence
+        self.mechanism = mechanism
+        self.epsilon = epsilon
+        self.delta = delta
+        self.bounds = bounds
+        self.classes = classes
+        self.share = share
+
+    def _learn(self, task: Task, oracle: Recorded, target: Expr, features: Schema) -> Expr:
+        if not 0 < self.alpha < 1:
+            raise BadEffort(f"alpha must lie between 0 and 1. Got {self.alpha!r}.")
+        if not self.concept_classes:
+            raise BadQuery("concept_classes must list at least one class, concise ones first.")
+        classes = [class_or_stumps(concepts, features) for concepts in self.concept_classes]
+        for concepts in classes:
+            require_own_columns(concepts, features)
+            Agreement(concepts, target).count(features)
+        each = 1 - (1 - exact(self.confidence, "confidence")) / len(classes)
+        best: tuple[float, float, Expr] | None = None
+        for turn, share in enumerate(doubling_shares(len(classes), task.share)):
+            scores = Agreement(classes[turn], target)
+            chosen = oracle.select(scores, share=share * CHOOSING, mechanism=self.mechanism)
+            condition = classes[turn].member(features, chosen.index)
+            question = Hypothesis(condition, features).mistakes(target)
+            counted = oracle.ask(question, share=share * (1 - CHOOSING), confidence=each)
+            rate, margin = float(np.asarray(counted.mean)), float(np.asarray(counted.margin)) / task.rows
+            # By what is certain of each, not by what looks best: early rounds have more noise.
+            found = rate, margin, condition
+            best = found if best is None else min(best, found, key=lambda one: one[0] + one[1])
+            self.rounds_, (self.mistakes_, self.mistakes_error_, _) = turn + 1, best
+            self.stopped_ = self.mistakes_ + self.mistakes_error_ <= self.alpha
+            if self.stopped_:
+                break
+        assert best is not None
+        return best[2]
+
 
 DEFAULT_CUTS = 15
 
@@ -40,12 +187,13 @@ class AgnosticLearner(ConditionLearner):
     without names); stumps at 15 even cuts of every column unless given. ``mechanism``: "permute-and-flip",
     "exponential" (the paper's), or "best": the one with the smaller predicted error, which is the first under pure
     epsilon, and on an oracle without a curator its own way to choose. ``epsilon``, ``delta``, ``bounds``: needed to
-    learn from arrays. ``classes``: the two labels, where those that occur in ``y`` are not public. ``share``: of an
-    oracle's whole budget.
+    learn from arrays, as are ``classes``, the two labels. ``share``: of an oracle's whole budget.
 
     After ``fit`` also: ``concepts_``, ``index_`` (the member's number) and ``gap_``: with probability 0.95 the member
     is wrong on at most ``gap_`` rows more than the best one.
     """
+
+    states_errors = True
 
     def __init__(  # type: ignore[no-untyped-def]
         self,
@@ -75,7 +223,7 @@ class AgnosticLearner(ConditionLearner):
         self.concepts_, self.index_, self.gap_ = concepts, chosen.index, chosen.margin
         return concepts.member(features, chosen.index)
 
-    def plan(self, X: Any, y: Any = None, *, alpha: Number = 0.05, beta: Number = 0.05) -> Verdict:  # noqa: N803
+    def plan(self, X: Any, y: Any = None, *, alpha: Number = 0.05, beta: Number = 0.05) -> Outlook:  # noqa: N803
         """Theorem 3.4 for this class, these rows and this budget; reads no row, charges nothing."""
         task = task_of(self, X, y, kind="class")
         _, features = self._target(task, isinstance(X, Oracle))

@@ -1,8 +1,8 @@
 """k-means through an oracle (SuLQ 4.2), with private seeds and only as many centres and rounds as the noise supports.
 
-1. A private mean, and how far rows lie from it (``location.py``), twice: the second time from nearer.
-2. A noisy second-moment matrix (``moments.py``): the directions above the noise. Centres lie where the rows vary, so
-   the rounds are asked along these directions only; noise in the others is never paid for.
+1. A private mean, and how far rows lie from it (``geometry/location.py``), twice: the second time from nearer.
+2. A noisy second-moment matrix (``geometry/moments.py``): the directions above the noise. Centres lie where the rows
+   vary, so the rounds are asked along these directions only; noise in the others is never paid for.
 3. Seeds need no row: k-means on points drawn from the normal distribution with that matrix. With rows to spare, one
    finer partition is asked first and its noisy cells are clustered.
 4. Rounds of Lloyd's update, as many as leave each well above the noise.
@@ -17,21 +17,60 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, ClusterMixin, TransformerMixin
+from sklearn.cluster import KMeans as PublicKMeans
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
+from threadpoolctl import threadpool_limits
 
+from dodona.bounds.outlook import Outlook
 from dodona.errors import BadQuery
-from dodona.learn.base import Learner, Recorded, counted_rounds, finish
-from dodona.learn.encoding import Feature, alike, held_rows
-from dodona.learn.frame import Frame, count_noise, frame_of, rows_needed, single_mean
-from dodona.learn.lloyd import Round, ask_round, centre_error, pooled
-from dodona.learn.outlook import Outlook, bill_of, prospect
-from dodona.learn.progress import rounds
-from dodona.learn.seeds import cells_for, from_cells, from_spectrum
-from dodona.learn.task import task_of
+from dodona.learn import _lloyd as lloyd
+from dodona.learn._encoding import Feature, alike, held_rows
+from dodona.learn._learner import Learner, Recorded, counted_rounds, finish, rounds, task_of
+from dodona.learn._outlook import fit_outlook, prospect
 from dodona.privacy.numbers import Number
 
+# Where k-means begins: centres found on synthetic points, so no row is looked at.
+
+
 Matrix = NDArray[np.float64]
+
+SYNTHETIC = 2000
+FINE_STRENGTH = 60.0  # from here on a finer partition pays
+CELL_STRENGTH = 12.0  # rows in a cell of the finer partition over the noise of its count
+MOST_CELLS = 128
+
+
+def from_spectrum(frame: lloyd.Frame, k: int, random: np.random.RandomState) -> Matrix:
+    """Centres of points drawn from the normal distribution with the frame's second moments."""
+    values, vectors = np.linalg.eigh(frame.variances)
+    points = random.normal(size=(max(SYNTHETIC, 20 * k), len(values))) * np.sqrt(np.maximum(values, 1e-12))
+    return _cluster(points @ vectors.T, None, k, random)
+
+
+def cells_for(frame: lloyd.Frame, k: int, strength: float) -> int:
+    """How many cells a finer partition may have; 0 where the rows do not bear one."""
+    if strength < FINE_STRENGTH:
+        return 0
+    # a quarter of what is left: half the strength
+    cells = int(min(MOST_CELLS, k * strength / 2 / CELL_STRENGTH))
+    return cells if cells >= 2 * k and cells <= frame.rows else 0
+
+
+def from_cells(answer: lloyd.Round, rows: int, k: int, random: np.random.RandomState) -> Matrix:
+    """Centres of the cells' noisy means, weighted by their noisy counts."""
+    cells, means = lloyd.pooled(answer, rows)
+    return _cluster(means, np.maximum(cells.counts, 1e-9), k, random)
+
+
+def _cluster(points: Matrix, weights: Matrix | None, k: int, random: np.random.RandomState) -> Matrix:
+    """Public k-means; points that coincide are moved apart by a hair, so that there are k of them."""
+    starts = 5 if weights is not None else 1
+    search = PublicKMeans(min(k, len(points)), n_init=starts, max_iter=50, random_state=random)
+    apart = points + 1e-9 * random.normal(size=points.shape)
+    with threadpool_limits(1):  # so few points are not worth waking other cores for
+        return np.asarray(search.fit(apart, sample_weight=weights).cluster_centers_)
+
 
 ROUND_STRENGTH = 25.0  # a round for each so many
 CODE_SHARE = Fraction(1, 4)  # of what is left, for the finer partition
@@ -44,9 +83,13 @@ class KMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Le
     "private", or an array of centres that are public. ``random_state``: for the search on synthetic points; never for
     noise. On an oracle: ``share`` of its whole budget. On arrays: all of ``epsilon`` and ``delta``, with ``bounds``.
 
-    After the fit: ``cluster_centers_`` (perhaps fewer than asked: ``note_`` says why), ``centre_error_`` (Lemma 2),
-    ``counts_`` (noisy sizes), ``inertia_`` (a private estimate, or None), ``n_iter_``, ``cost_``, ``receipt_``.
+    After the fit: ``cluster_centers_`` (perhaps fewer than asked: ``note_`` says why), ``counts_`` (noisy sizes),
+    ``inertia_`` (a private estimate, or None), ``n_iter_``, ``cost_``, ``receipt_``. ``centre_error_``: with
+    ``centre_confidence_``, all centres at once are within this of the means of their rows: those nearest to them in the
+    last round, each drawn into the ball of radius ``ball_`` that the rounds used (None: as they are). It is estimated.
     """
+
+    states_errors = True
 
     def __init__(
         self,
@@ -76,17 +119,18 @@ class KMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Le
         k = self._checked(task.rows, len(features))
         oracle = Recorded(task.oracle)
         self.features_, self.note_, self.inertia_, self.n_iter_ = features, "", None, 0
+        self.centre_confidence_, self.ball_ = lloyd.CONFIDENCE, None
         random = check_random_state(self.random_state)
-        needed = rows_needed(oracle, features, k, task.share)
+        needed = lloyd.rows_needed(oracle, features, k, task.share)
         if k == 1 or task.rows < needed:
-            self._one(single_mean(oracle, features, task.rows, task.share), task.rows)
+            self._one(lloyd.single_mean(oracle, features, task.rows, task.share), task.rows)
             if k > 1:
                 self.note_ = f"1 centre, not {k}: {k} would need about {needed:,} rows at this budget"
             finish(self, oracle)
             return self
-        noise = count_noise(oracle, features, k, task.share)
+        noise = lloyd.count_noise(oracle, features, k, task.share)
         strength = task.rows / k / noise if noise else math.inf
-        frame = frame_of(oracle, features, task.rows, task.share, strength, full=not isinstance(self.init, str))
+        frame = lloyd.frame_of(oracle, features, task.rows, task.share, strength, full=not isinstance(self.init, str))
         seeds, left = self._seeds(oracle, frame, k, strength, random)
         self._rounds(oracle, frame, seeds, left, strength)
         if len(self.cluster_centers_) < k:
@@ -110,7 +154,7 @@ class KMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Le
         return int(self.n_clusters)
 
     def _seeds(
-        self, oracle: Recorded, frame: Frame, k: int, strength: float, random: np.random.RandomState
+        self, oracle: Recorded, frame: lloyd.Frame, k: int, strength: float, random: np.random.RandomState
     ) -> tuple[Matrix, Fraction]:
         """Centres to begin with, in the frame, and the share that is left."""
         if not isinstance(self.init, str):
@@ -119,28 +163,30 @@ class KMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Le
         if cells == 0:
             return from_spectrum(frame, k, random), frame.left
         code = from_spectrum(frame, cells, random)
-        answer = ask_round(oracle, frame.exprs, code, frame.radius, frame.left * CODE_SHARE, frame.turn)
+        answer = lloyd.ask_round(oracle, frame.exprs, code, frame.radius, frame.left * CODE_SHARE, frame.turn)
         return from_cells(answer, frame.rows, k, random), frame.left * (1 - CODE_SHARE)
 
-    def _rounds(self, oracle: Recorded, frame: Frame, centres: Matrix, left: Fraction, strength: float) -> None:
+    def _rounds(self, oracle: Recorded, frame: lloyd.Frame, centres: Matrix, left: Fraction, strength: float) -> None:
         """Rounds of equal shares; once centres move less than the noise does, all that is left goes to a last one."""
         wanted = int(min(self.max_iter, max(1.0, strength / ROUND_STRENGTH)))
-        answers: list[Round] = []
-        cells, settled = Round(np.zeros(0), np.zeros((0, 0)), 0.0, 0.0), False
+        answers: list[lloyd.Round] = []
+        cells, settled = lloyd.Round(np.zeros(0), np.zeros((0, 0)), 0.0, 0.0), False
         for done in rounds(wanted, "k-means"):
             part, before = (left if settled else left / (wanted - done)), centres
             left -= part
-            answers.append(ask_round(oracle, frame.exprs, before, frame.radius, part, frame.turn))
-            cells, centres = pooled(answers[-1], frame.rows)
+            answers.append(lloyd.ask_round(oracle, frame.exprs, before, frame.radius, part, frame.turn))
+            cells, centres = lloyd.pooled(answers[-1], frame.rows)
             self.n_iter_ += 1
             still = before.shape == centres.shape and bool(np.all(before == centres))
             if settled or still:
                 break
             settled = before.shape == centres.shape and _movement(before, centres) < _level(cells, centres)
         unit = self.features_[0].half
-        self.cluster_centers_ = frame.outside(centres, frame.beside(answers))
+        shown = frame.bounded(centres, frame.beside(answers))
+        self.cluster_centers_ = frame.outside(shown)
         self.counts_ = cells.counts
-        self.centre_error_ = centre_error(cells, centres) * unit
+        self.centre_error_ = lloyd.centre_margins(cells, shown, frame.turn, frame.furthest) * unit
+        self.ball_ = None if frame.radius is None else frame.radius * unit
         if frame.energy is not None:
             near = float(cells.counts @ (centres**2).sum(axis=1))
             self.inertia_ = max(frame.rows * frame.energy - near, 0.0) * unit**2
@@ -177,10 +223,10 @@ class KMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Le
         """What a fit would cost and tell, before it: ``data`` is an oracle, or a number of rows with ``n_features``."""
         oracle, features, rows, share = prospect(self, data, n_features)
         k = self._checked(rows, len(features))
-        needed = rows_needed(oracle, features, k, share)
-        error = k * count_noise(oracle, features, k, share) / rows
+        needed = lloyd.rows_needed(oracle, features, k, share)
+        error = k * lloyd.count_noise(oracle, features, k, share) / rows
         measure = "noise of a count over the rows of a cluster"
-        return Outlook(rows >= needed, *bill_of(oracle, share), error, measure, rows, needed)
+        return fit_outlook(self, oracle, rows, share, error, measure, needed, feasible=rows >= needed)
 
     def _original(self, rows: Any) -> Matrix:
         check_is_fitted(self)
@@ -196,7 +242,8 @@ class KMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Le
         """How many centres and rounds, how far off, and why fewer than asked."""
         worst = float(np.max(self.centre_error_))
         told = (
-            f"{len(self.cluster_centers_)} centres after {counted_rounds(self.n_iter_)}, each within about {worst:.3g}"
+            f"{len(self.cluster_centers_)} centres after {counted_rounds(self.n_iter_)}, all within {worst:.3g} of the "
+            f"means of the rows that the last round counted for them ({self.centre_confidence_:.0%}, estimated)"
         )
         return [told, self.note_] if self.note_ else [told]
 
@@ -206,6 +253,6 @@ def _movement(before: Matrix, centres: Matrix) -> float:
     return float(np.sqrt(np.mean(((centres - before) ** 2).sum(axis=1))))
 
 
-def _level(cells: Round, centres: Matrix) -> float:
+def _level(cells: lloyd.Round, centres: Matrix) -> float:
     """How far noise alone would have moved them."""
-    return float(np.sqrt(np.mean(centre_error(cells, centres) ** 2)))
+    return float(np.sqrt(np.mean(lloyd.centre_error(cells, centres) ** 2)))

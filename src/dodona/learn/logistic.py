@@ -1,8 +1,9 @@
 """Logistic regression by noisy gradients: a statistical-query algorithm (Kearns; SuLQ 4.5), one against the rest.
 
 The gradient of the log loss at weights w is sum_rows (p_k - y_k) z_j with p_k = 1 / (1 + exp(-<w_k, z>)): a sum over
-rows, so a question. Each row's gradient is drawn into an L2 ball (``CLIP``); steps have momentum, and weights
-are averaged, late ones more. With more than two classes the descent starts at the nearest class mean (``linear.py``).
+rows, so a question. Each row's gradient is drawn into an L2 ball (``CLIP``); steps have momentum, and weights are
+averaged, late ones more. With more than two classes the descent starts at the nearest class mean
+(``learn/_linear.py``).
 """
 
 from __future__ import annotations
@@ -14,24 +15,13 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.special import expit
 
+from dodona.bounds.outlook import Outlook
 from dodona.errors import BadQuery
-from dodona.learn.base import Recorded
-from dodona.learn.coordinates import Approach, Coordinates
-from dodona.learn.linear import (
-    FIRST,
-    LinearClassifier,
-    centroids,
-    first_sums,
-    linear_outlook,
-    positive,
-    residual_sums,
-    sigmoid,
-    stand_in,
-)
-from dodona.learn.progress import rounds
-from dodona.learn.supervised import Floats, Itemised, ProbabilityClassifier, noise_of
-from dodona.learn.task import Task
-from dodona.oracle import Oracle
+from dodona.learn import _linear as linear
+from dodona.learn._learner import Recorded, Task, rounds
+from dodona.learn._supervised import Floats, ProbabilityClassifier, noise_of
+from dodona.learn.geometry.coordinates import Approach, Coordinates
+from dodona.oracles.oracle import Oracle
 from dodona.privacy.numbers import Number
 from dodona.query.expr import Call, Expr
 from dodona.query.schema import Label
@@ -52,12 +42,12 @@ class _Shares(NamedTuple):
     later: Fraction
 
 
-class LogisticRegression(LinearClassifier, ProbabilityClassifier):
+class LogisticRegression(linear.LinearClassifier, ProbabilityClassifier):
     """Linear classifier with probabilities.
 
-    ``epsilon``, ``delta``, ``bounds``: needed to learn from arrays. ``classes``: the labels, where those that occur in
-    ``y`` are not public. ``share``: of an oracle's whole budget. ``max_iter``, ``tol``: most rounds, and the size of
-    the gradient (per row) to stop at; noise usually allows far fewer rounds.
+    ``epsilon``, ``delta``, ``bounds``: needed to learn from arrays, as are ``classes``, the labels that ``y`` may hold.
+    ``share``: of an oracle's whole budget. ``max_iter``, ``tol``: most rounds, and the size of the gradient (per row)
+    to stop at; noise usually allows far fewer rounds.
     """
 
     def __init__(
@@ -87,14 +77,14 @@ class LogisticRegression(LinearClassifier, ProbabilityClassifier):
         frame = Approach.of(oracle, task)
         shares = self._shares(task, oracle, frame)
         space = frame.ask(oracle, task)
-        labels = positive(task)
+        labels = linear.positive(task)
         start = -math.log(len(task.classes) - 1)  # the log odds of one class among K
         odds = expit(start)
         step = space.directions / (odds * (1 - odds))  # about the inverse of the curvature at 0
         weights = np.zeros((len(labels), len(task.features) + 1))
         if shares.first:
-            sums = oracle.ask(first_sums(task, space), share=shares.first)
-            weights = centroids(np.asarray(sums.total), float(np.max(sums.spread)), task.rows, space.directions)
+            sums = oracle.ask(linear.first_sums(task, space), share=shares.first)
+            weights = linear.centroids(np.asarray(sums.total), float(np.max(sums.spread)), task.rows, space.directions)
         rate, clip = (step, LOOSE) if frame.turned else (PLAIN_RATE, CLIP)
         kept, asked = _descend(oracle, task, space, weights, start, rate, clip, shares, self.tol)
         self._keep(space, kept, start, bool(shares.first) + asked)
@@ -112,25 +102,25 @@ class LogisticRegression(LinearClassifier, ProbabilityClassifier):
         left = task.share - frame.share
         many = len(task.classes) > 2
         question = self._gradient(task, frame.turned)
-        size = math.sqrt(len(positive(task)) * (len(task.features) + 1))
+        size = math.sqrt(len(linear.positive(task)) * (len(task.features) + 1))
         noise = noise_of(oracle.price(question, share=left / 3 if many else left)) * size / task.rows
         allowed = min(self.max_iter, max(0 if many else 20, min(40, int(0.25 / noise)))) if noise else self.max_iter
         if not many:
             return _Shares(allowed, Fraction(0), left / allowed)
         if allowed < FEWEST:
             return _Shares(0, left, Fraction(0))
-        first = left * FIRST if allowed < 10 else left / (allowed + 1)
+        first = left * linear.FIRST if allowed < 10 else left / (allowed + 1)
         return _Shares(allowed, first, (left - first) / allowed)
 
     def _gradient(self, task: Task, turned: bool) -> Query:
-        weights = np.ones((len(positive(task)), len(task.features) + 1))
-        return gradient(task, stand_in(task), weights, 0.0, LOOSE if turned else CLIP)
+        weights = np.ones((len(linear.positive(task)), len(task.features) + 1))
+        return gradient(task, linear.stand_in(task), weights, 0.0, LOOSE if turned else CLIP)
 
-    def _outlook(self, task: Task) -> Itemised:
+    def _outlook(self, task: Task) -> Outlook:
         oracle, frame = task.oracle, Approach.of(task.oracle, task)
         shares = self._shares(task, oracle, frame)
         question = self._gradient(task, frame.turned)
-        return linear_outlook(task, question, "gradients", shares.rounds, shares.later, shares.first)
+        return linear.linear_outlook(self, task, question, "gradients", shares.rounds, shares.later, shares.first)
 
     def _evidence(self, rows: Floats) -> Floats:
         scores = expit(self._scores(rows))
@@ -145,13 +135,14 @@ class LogisticRegression(LinearClassifier, ProbabilityClassifier):
 def gradient(task: Task, space: Coordinates, weights: Floats, start: float, radius: float | None) -> Query:
     """sum (p_k - y_k) z_j, each row's in the ball."""
     residuals = tuple(
-        _residual(task, label, space.score(row, start)) for label, row in zip(positive(task), weights, strict=True)
+        _residual(task, label, space.score(row, start))
+        for label, row in zip(linear.positive(task), weights, strict=True)
     )
-    return residual_sums(space, residuals, radius)
+    return linear.residual_sums(space, residuals, radius)
 
 
 def _residual(task: Task, label: Label, score: Expr) -> Expr:
-    return Call("sub", (sigmoid(score), task.is_class(label)))
+    return Call("sub", (linear.sigmoid(score), task.is_class(label)))
 
 
 def _descend(

@@ -17,21 +17,12 @@ from typing import Any
 
 import numpy as np
 
-from dodona.learn.base import Recorded
-from dodona.learn.coordinates import Approach, Coordinates, centred
-from dodona.learn.linear import DIRECTION, frame_item, shrunk_counts, stand_in
-from dodona.learn.supervised import (
-    Floats,
-    Item,
-    Itemised,
-    ProbabilityClassifier,
-    by_class,
-    foreseen,
-    noise_of,
-    softmax,
-)
-from dodona.learn.task import Task
-from dodona.oracle import Oracle
+from dodona.bounds.outlook import Outlook, Part
+from dodona.learn import _linear as linear
+from dodona.learn import _supervised as supervised
+from dodona.learn._learner import Recorded, Task
+from dodona.learn.geometry.coordinates import Approach, Coordinates, centred
+from dodona.oracles.oracle import Oracle
 from dodona.privacy.numbers import Number
 from dodona.query.expr import Call, Literal
 from dodona.query.statistic import Features, Partition, Query, Value
@@ -40,7 +31,7 @@ CENTRE, COUNTS = Fraction(1, 8), Fraction(1, 16)
 NARROWEST = 0.05  # of the mean variance: the least that noisy estimates are taken at
 
 
-class GaussianNB(ProbabilityClassifier):
+class GaussianNB(supervised.ProbabilityClassifier):
     """Naive Bayes with normal features.
 
     ``epsilon``, ``delta``, ``bounds``, ``classes``, ``share``: as for every classifier here. ``var_smoothing``: this
@@ -73,7 +64,7 @@ class GaussianNB(ProbabilityClassifier):
         sums_share, squares_share = _shares(task, oracle)
         space = centred(oracle, task, task.share * CENTRE)
         counted = oracle.ask(_counts(task), share=task.share * COUNTS)
-        counts = shrunk_counts(np.asarray(counted.total), float(np.max(counted.spread)), task.rows)
+        counts = linear.shrunk_counts(np.asarray(counted.total), float(np.max(counted.spread)), task.rows)
         self.class_prior_ = counts / counts.sum()
         summed = oracle.ask(_sums(task, space), share=sums_share)
         means, doubt = _means(np.asarray(summed.total)[:, :-1], np.asarray(summed.spread)[:, :-1], counts)
@@ -91,8 +82,8 @@ class GaussianNB(ProbabilityClassifier):
         variances = (variances + self.class_prior_ @ doubt) / unit**2
         self.var_ = variances + self.var_smoothing * variances.max()
 
-    def _outlook(self, task: Task) -> Itemised:
-        oracle, shape = task.oracle, stand_in(task)
+    def _outlook(self, task: Task) -> Outlook:
+        oracle, shape = task.oracle, linear.stand_in(task)
         sums_share, squares_share = _shares(task, oracle)
         asked: list[tuple[str, Query, Fraction]] = [
             ("rows of each class", _counts(task), task.share * COUNTS),
@@ -100,12 +91,13 @@ class GaussianNB(ProbabilityClassifier):
         ]
         if squares_share:
             asked.append(("sums of squares of each class", _squares(task, shape), squares_share))
-        items = [
-            Item(what, 1, float(share), noise_of(oracle.price(query, share=share))) for what, query, share in asked
+        parts = [
+            Part(what, 1, float(share), supervised.noise_of(oracle.price(query, share=share)))
+            for what, query, share in asked
         ]
-        error = 2 * items[1].noise * len(task.classes) / task.rows
-        centre = frame_item(oracle, task, Approach(False, task.share * CENTRE))
-        return foreseen(task, (centre, *items), error, DIRECTION)
+        error = 2 * parts[1].noise * len(task.classes) / task.rows
+        centre = linear.frame_part(oracle, task, Approach(False, task.share * CENTRE))
+        return supervised.foreseen(self, task, (centre, *parts), error, linear.DIRECTION)
 
     def notes(self) -> list[str]:
         """Sizes, and whether variances were worth asking for."""
@@ -114,11 +106,11 @@ class GaussianNB(ProbabilityClassifier):
         known = "one variance for all: the noise hides more" if kinds == 1 else "variances by class and feature"
         return [f"{classes} classes, {features} features; {known}"]
 
-    def _evidence(self, rows: Floats) -> Floats:
+    def _evidence(self, rows: supervised.Floats) -> supervised.Floats:
         distance = (rows[:, None, :] - self.theta_) ** 2 / self.var_ + np.log(self.var_)
-        return softmax(np.log(self.class_prior_) - distance.sum(axis=2) / 2)
+        return supervised.softmax(np.log(self.class_prior_) - distance.sum(axis=2) / 2)
 
-    def chances(self, rows: Floats) -> Floats:
+    def chances(self, rows: supervised.Floats) -> supervised.Floats:
         """The probability of each class, for rows of scaled features."""
         weights = self._evidence(rows)
         return np.asarray(weights / weights.sum(axis=1, keepdims=True))
@@ -127,12 +119,14 @@ class GaussianNB(ProbabilityClassifier):
 def _shares(task: Task, oracle: Oracle) -> tuple[Fraction, Fraction]:
     """For sums and squares: squares are asked only if a feature's pooled variance, about 1/d, is above its noise."""
     left = task.share * (1 - CENTRE - COUNTS)
-    price = oracle.price(_squares(task, stand_in(task)), share=left / 5)
-    hidden = noise_of(price) * math.sqrt(len(task.classes)) / task.rows > 1 / len(task.features)
+    price = oracle.price(_squares(task, linear.stand_in(task)), share=left / 5)
+    hidden = supervised.noise_of(price) * math.sqrt(len(task.classes)) / task.rows > 1 / len(task.features)
     return (left, Fraction(0)) if hidden else (left * 4 / 5, left / 5)
 
 
-def _means(sums: Floats, spread: Floats, counts: Floats) -> tuple[Floats, Floats]:
+def _means(
+    sums: supervised.Floats, spread: supervised.Floats, counts: supervised.Floats
+) -> tuple[supervised.Floats, supervised.Floats]:
     """Means of classes and the variance of what is not known of them.
 
     They lie around the centre with a variance t; seen with noise of variance s, the part t / (t + s) is believed, and
@@ -145,21 +139,21 @@ def _means(sums: Floats, spread: Floats, counts: Floats) -> tuple[Floats, Floats
 
 
 def _counts(task: Task) -> Query:
-    return Partition(by_class(task), Value(Literal(1.0)))
+    return Partition(supervised.by_class(task), Value(Literal(1.0)))
 
 
 def _sums(task: Task, space: Coordinates) -> Query:
-    return Partition(by_class(task), space.question())
+    return Partition(supervised.by_class(task), space.question())
 
 
 def _squares(task: Task, space: Coordinates) -> Query:
     """z_j^2 of a row of length 1 has length about sqrt(3/d) (a normal row's fourth moments): twice that is the ball."""
     squares = tuple(Call("mul", (z, z)) for z in space.exprs[:-1])
     radius = None if space.radius is None else min(1.0, 2 * float(np.sqrt(3 / len(squares))))
-    return Partition(by_class(task), Features(squares, radius))
+    return Partition(supervised.by_class(task), Features(squares, radius))
 
 
-def _shrunk(variances: Floats, noise: Floats, weights: Floats) -> Floats:
+def _shrunk(variances: supervised.Floats, noise: supervised.Floats, weights: supervised.Floats) -> supervised.Floats:
     """Class by feature variances, believed as far as their noise allows."""
     pooled = weights @ variances
     pooled_noise = weights**2 @ noise

@@ -11,19 +11,17 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dodona.bounds.base import Verdict
 from dodona.bounds.klnrs import ParityPlan, parity, parity_plan
+from dodona.bounds.outlook import Outlook
 from dodona.concepts.parities import parity_of
-from dodona.concepts.splits import splits_of
+from dodona.concepts.trees import splits_of
 from dodona.errors import BadEffort, BadQuery
-from dodona.learn.agnostic import pure_epsilon
-from dodona.learn.agnostic_base import ConditionLearner
-from dodona.learn.base import Recorded
-from dodona.learn.task import Task, task_of
-from dodona.oracle import Oracle
+from dodona.learn._learner import Recorded, Task, task_of
+from dodona.learn.agnostic import ConditionLearner, pure_epsilon
+from dodona.oracles.oracle import Oracle
+from dodona.query.candidates import ParityProcedure
 from dodona.query.expr import Call, Column, Expr, Literal
-from dodona.query.procedure import ParityProcedure
-from dodona.query.schema import Category, Flag, Schema
+from dodona.query.schema import Category, Flag, Schema, closed
 
 
 class ParityLearner(ConditionLearner):
@@ -67,7 +65,7 @@ class ParityLearner(ConditionLearner):
         chosen = [] if self.parity_ is None else [bits[place] for place in np.flatnonzero(self.parity_)]
         return parity_of(chosen)
 
-    def plan(self, X: Any, y: Any = None) -> Verdict:  # noqa: N803
+    def plan(self, X: Any, y: Any = None) -> Outlook:  # noqa: N803
         """Theorem 4.4 for these columns, rows and budget; reads no row, charges nothing."""
         task = task_of(self, X, y, kind="class")
         _, features = self._target(task, isinstance(X, Oracle))
@@ -85,8 +83,8 @@ class ParityLearner(ConditionLearner):
         if not verdict.feasible:
             raise BadEffort(
                 f"insufficient samples: a parity of {bits} bits at alpha={self.alpha}, beta={self.beta}, "
-                f"epsilon={epsilon:.4g} needs {verdict.rows:,} rows (KLNRS Theorem 4.4). Got {task.rows:,}; more rows, "
-                "or a larger alpha, beta or epsilon would do."
+                f"epsilon={epsilon:.4g} needs {verdict.rows_needed:,} rows (KLNRS Theorem 4.4). Got {task.rows:,}; "
+                "more rows, or a larger alpha, beta or epsilon would do."
             )
         return parity_plan(bits, float(self.alpha), float(self.beta), epsilon)
 
@@ -104,7 +102,8 @@ class ParityLearner(ConditionLearner):
 def bits_of(features: Schema) -> tuple[Expr, ...]:
     """One condition per column."""
     found: list[Expr] = []
-    for name, column in features.items():
+    for name, own in features.items():
+        column = closed(name, own)
         if isinstance(column, Flag):
             found.append(Column(name))
         elif isinstance(column, Category):

@@ -20,22 +20,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from dodona.bounds.outlook import Outlook
 from dodona.errors import BadQuery
-from dodona.learn.base import Recorded
-from dodona.learn.coordinates import Approach, Coordinates
-from dodona.learn.linear import (
-    LinearClassifier,
-    centroids,
-    first_sums,
-    linear_outlook,
-    positive,
-    residual_sums,
-    stand_in,
-)
-from dodona.learn.progress import rounds
-from dodona.learn.supervised import Floats, Itemised, noise_of
-from dodona.learn.task import Task
-from dodona.oracle import Oracle
+from dodona.learn import _linear as linear
+from dodona.learn._learner import Recorded, Task, rounds
+from dodona.learn._supervised import Floats, noise_of
+from dodona.learn.geometry.coordinates import Approach, Coordinates
+from dodona.oracles.oracle import Oracle
 from dodona.privacy.numbers import Number
 from dodona.query.expr import Call, Expr, Literal
 from dodona.query.statistic import Features, Query
@@ -53,7 +44,7 @@ class _Rounds(NamedTuple):
     share: Fraction
 
 
-class Perceptron(LinearClassifier):
+class Perceptron(linear.LinearClassifier):
     """Linear classifier of misclassified rows.
 
     ``epsilon``, ``delta``, ``bounds``, ``classes``, ``share``: as for every classifier here. ``max_iter``: most rounds;
@@ -82,9 +73,9 @@ class Perceptron(LinearClassifier):
         frame = Approach.of(oracle, task)
         asked = self._rounds(task, oracle, frame)
         space = frame.ask(oracle, task)
-        sums = oracle.ask(first_sums(task, space), share=asked.first)
-        means = centroids(np.asarray(sums.total), float(np.max(sums.spread)), task.rows, 1.0)
-        weights = means if len(positive(task)) > 1 else means[1:] - means[:1]
+        sums = oracle.ask(linear.first_sums(task, space), share=asked.first)
+        means = linear.centroids(np.asarray(sums.total), float(np.max(sums.spread)), task.rows, 1.0)
+        weights = means if len(linear.positive(task)) > 1 else means[1:] - means[:1]
         total, counts = weights.copy(), []
         for _ in rounds(asked.later, "perceptron"):
             wrong = tuple(_wrong(task, space, weights))
@@ -95,7 +86,7 @@ class Perceptron(LinearClassifier):
             if not far.any():
                 total = weights * (len(counts) + 1)
                 break
-            question = _synthesised(space, wrong)
+            question = _sum_query(space, wrong)
             found = np.asarray(oracle.ask(question, share=asked.share * (1 - COUNTING)).total).reshape(weights.shape)
             weights = weights + np.where(far, 1.0 / np.where(far, count, 1.0), 0.0)[:, None] * found
             total += weights
@@ -107,9 +98,9 @@ class Perceptron(LinearClassifier):
         if self.max_iter < 1:
             raise BadQuery(f"max_iter must be at least 1. Got {self.max_iter}.")
         left = task.share - frame.share
-        space, size = stand_in(task), math.sqrt(len(task.features) + 1)
-        wrong = tuple(_wrong(task, space, np.ones((len(positive(task)), len(task.features) + 1))))
-        question = _synthesised(space, wrong)
+        space, size = linear.stand_in(task), math.sqrt(len(task.features) + 1)
+        wrong = tuple(_wrong(task, space, np.ones((len(linear.positive(task)), len(task.features) + 1))))
+        question = _sum_query(space, wrong)
         noise = noise_of(oracle.price(question, share=left * 2 / 3)) * size / (task.rows / 10)
         most = self.max_iter - 1
         later = most if noise == 0 else min(most, 30, int((SHORT / noise) ** 2))  # noise grows as the root of rounds
@@ -117,12 +108,12 @@ class Perceptron(LinearClassifier):
             return _Rounds(0, left, Fraction(0))
         return _Rounds(later, left / 3, left * 2 / 3 / later)
 
-    def _outlook(self, task: Task) -> Itemised:
+    def _outlook(self, task: Task) -> Outlook:
         asked = self._rounds(task, task.oracle, Approach.of(task.oracle, task))
-        space = stand_in(task)
-        wrong = tuple(_wrong(task, space, np.ones((len(positive(task)), len(task.features) + 1))))
-        question = _synthesised(space, wrong)
-        return linear_outlook(task, question, "misclassified rows", asked.later, asked.share, asked.first)
+        space = linear.stand_in(task)
+        wrong = tuple(_wrong(task, space, np.ones((len(linear.positive(task)), len(task.features) + 1))))
+        question = _sum_query(space, wrong)
+        return linear.linear_outlook(self, task, question, "misclassified rows", asked.later, asked.share, asked.first)
 
     def _evidence(self, rows: Floats) -> Floats:
         scores = self._scores(rows)
@@ -132,7 +123,7 @@ class Perceptron(LinearClassifier):
 def _wrong(task: Task, space: Coordinates, weights: Floats) -> list[tuple[Expr, Expr]]:
     """For each scored class: the label +-1, and whether label times score is at most 0."""
     found: list[tuple[Expr, Expr]] = []
-    for name, row in zip(positive(task), weights, strict=True):
+    for name, row in zip(linear.positive(task), weights, strict=True):
         label = Call("sub", (Call("mul", (Literal(2.0), task.is_class(name))), Literal(1.0)))
         found.append((label, Call("le", (Call("mul", (label, space.score(row))), Literal(0.0)))))
     return found
@@ -145,7 +136,7 @@ def _count(space: Coordinates, wrong: tuple[tuple[Expr, Expr], ...]) -> Query:
     return Features(counted, ball)
 
 
-def _synthesised(space: Coordinates, wrong: tuple[tuple[Expr, Expr], ...]) -> Query:
+def _sum_query(space: Coordinates, wrong: tuple[tuple[Expr, Expr], ...]) -> Query:
     """(b): the sum of label times row over the rows misclassified by each score."""
     residuals = tuple(Call("if", (is_wrong, label, Literal(0.0))) for label, is_wrong in wrong)
-    return residual_sums(space, residuals, space.radius)
+    return linear.residual_sums(space, residuals, space.radius)

@@ -15,14 +15,14 @@ import numpy as np
 from sklearn.base import RegressorMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from dodona.bounds.outlook import Outlook, Part
 from dodona.errors import BadQuery
-from dodona.learn.base import Learner, Recorded, finish
-from dodona.learn.coordinates import TYPICAL, symmetric
-from dodona.learn.encoding import Feature, encode_rows, features_of
-from dodona.learn.moments import level_of
-from dodona.learn.supervised import Floats, Item, Itemised, foreseen, noise_of, require_budget
-from dodona.learn.task import Task, task_of
-from dodona.oracle import Oracle
+from dodona.learn._encoding import Feature, encode_rows, features_of
+from dodona.learn._learner import Learner, Recorded, Task, finish, task_of
+from dodona.learn._supervised import Floats, foreseen, noise_of, require_budget
+from dodona.learn.geometry.coordinates import TYPICAL, symmetric
+from dodona.learn.geometry.moments import level_of
+from dodona.oracles.oracle import Oracle
 from dodona.privacy.numbers import Number
 from dodona.query.expr import Literal
 from dodona.query.statistic import Features, Outer
@@ -64,7 +64,7 @@ class Ridge(RegressorMixin, Learner):  # type: ignore[misc]
         answer = oracle.ask(_question(task, target, exact=exact), share=task.share)
         d = len(task.features)
         moments = symmetric(np.asarray(answer.total), d + 2)
-        weights, intercept = _solved(
+        weights, intercept = _solve(
             moments, level_of(np.asarray(answer.spread), len(task.features) + 2), self.alpha, task.features
         )
         halves = np.array([feature.half for feature in task.features])
@@ -74,14 +74,14 @@ class Ridge(RegressorMixin, Learner):  # type: ignore[misc]
         finish(self, oracle)
         return self
 
-    def plan(self, X: Any, y: Any = None) -> Itemised:  # noqa: N803
+    def plan(self, X: Any, y: Any = None) -> Outlook:  # noqa: N803
         """What ``fit`` with the same arguments would ask and how good it would be; reads no row, charges nothing."""
         task = self._task(X, y)
         price = task.oracle.price(_question(task, _target(task), exact=False), share=task.share)
-        item = Item("second moments of features and target", 1, float(task.share), noise_of(price))
+        part = Part("second moments of features and target", 1, float(task.share), noise_of(price))
         # A feature spread evenly over [-1, 1] has variance 1/3: noise of s sqrt(d) in the scatter is measured by it.
-        error = 3 * item.noise * math.sqrt(len(task.features)) / task.rows
-        return foreseen(task, (item,), error, "noise over the scatter of the features")
+        error = 3 * part.noise * math.sqrt(len(task.features)) / task.rows
+        return foreseen(self, task, (part,), error, "noise over the scatter of the features")
 
     def _task(self, data: Any, target: Any) -> Task:
         self._from_oracle = isinstance(data, Oracle)
@@ -112,7 +112,7 @@ def _question(task: Task, target: Feature, *, exact: bool) -> Outer:
     return Outer(Features((*task.exprs, Literal(1.0), target.expr), ball))
 
 
-def _solved(moments: Floats, noise: float, alpha: float, features: tuple[Feature, ...]) -> tuple[Floats, float]:
+def _solve(moments: Floats, noise: float, alpha: float, features: tuple[Feature, ...]) -> tuple[Floats, float]:
     """Weights and intercept in scaled units."""
     d = len(features)
     weight = max(float(moments[d, d]), 1.0)

@@ -9,17 +9,17 @@ from numpy.typing import NDArray
 from sklearn.base import OneToOneFeatureMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
+from dodona.bounds.outlook import Outlook
 from dodona.errors import BadQuery
-from dodona.learn.base import Learner, Recorded, finish
-from dodona.learn.encoding import Feature, held_rows
-from dodona.learn.outlook import Outlook, mean_outlook
-from dodona.learn.task import task_of
-from dodona.oracle import Oracle
+from dodona.learn._encoding import Feature, held_rows
+from dodona.learn._learner import Learner, Recorded, finish, task_of
+from dodona.learn._outlook import mean_outlook
+from dodona.oracles.oracle import Oracle
+from dodona.oracles.view import Subspace
 from dodona.privacy.numbers import Number
 from dodona.query.expr import Call
 from dodona.query.schema import Category
 from dodona.query.statistic import Stack, Value
-from dodona.view import Subspace
 
 Matrix = NDArray[np.float64]
 

@@ -16,8 +16,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dodona.errors import BadQuery, Unsupported
-from dodona.local.client import invited, unpacked
+from dodona.local.client import invited, unpacked, write_invitation
 from dodona.local.scheme import Scheme
+from dodona.query.schema import Schema
 
 Floats = NDArray[np.float64]
 _BATCH = 4096
@@ -41,15 +42,23 @@ class Collector:
     A report has no identity, so that nothing joins it to its sender, and equal reports of two people are common (to a
     yes-no question there are only two): to drop equals would bias every estimate. Nor would a number in the report keep
     one person from making two. Whoever receives reports lets each sender in once, by a token that travels beside the
-    report and is kept apart from it, in one transaction with the count: ``server/survey_store.py`` does so.
+    report and is kept apart from it, in one transaction with the count: ``server/surveys/store.py`` does so.
     """
 
     def __init__(self, invitation: str) -> None:
-        self._invitation = invitation
-        self._scheme = invited(invitation)
-        self._tallies = self._scheme.tallies([])
+        self._begin(invitation, invited(invitation))
+
+    @classmethod
+    def of(cls, scheme: Scheme, schema: Schema) -> Collector:
+        """The same where the scheme itself is at hand: its invitation is written, and not read back."""
+        return cls.__new__(cls)._begin(write_invitation(scheme, schema), scheme)
+
+    def _begin(self, invitation: str, scheme: Scheme) -> Collector:
+        self._invitation, self._scheme = invitation, scheme
+        self._tallies = scheme.tallies([])
         self._waiting: list[tuple[int, Any]] = []
         self._refused: Counter[str] = Counter()
+        return self
 
     @property
     def scheme(self) -> Scheme:
@@ -95,12 +104,19 @@ class Collector:
         """Both together, as a new collector; only reports to the same invitation add up."""
         if other._scheme.fingerprint != self._scheme.fingerprint:
             raise Unsupported("collectors merge when they collect for the same invitation. These two do not.")
-        both = Collector(self._invitation)
-        for part in (self, other):
+        return self._sum(other)
+
+    def copy(self) -> Collector:
+        """One that goes its own way from here."""
+        return self._sum()
+
+    def _sum(self, *others: Collector) -> Collector:
+        total = Collector.__new__(Collector)._begin(self._invitation, self._scheme)
+        for part in (self, *others):
             part._settle()
-            both._tallies = [a + b for a, b in zip(both._tallies, part._tallies, strict=True)]
-            both._refused += part._refused
-        return both
+            total._tallies = [a + b for a, b in zip(total._tallies, part._tallies, strict=True)]
+            total._refused += part._refused
+        return total
 
     def collected(self) -> Collected:
         """The estimates, unbiased for any population."""

@@ -17,11 +17,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dodona.local.holdings import Holdings, Whole
-from dodona.mechanisms.bits import Bits
-from dodona.mechanisms.bounded_laplace import BoundedLaplace
+from dodona.mechanisms.bits import Bits, round_to_ends
 from dodona.mechanisms.characters import CharacterResponse
 from dodona.mechanisms.direction import DirectionResponse, public_directions
-from dodona.mechanisms.rounding import round_to_ends
+from dodona.mechanisms.laplace import BoundedLaplace
 from dodona.query.program import Block
 
 Floats = NDArray[np.float64]
@@ -249,13 +248,15 @@ class Ball:
         return tally[1:] / _GRID / max(int(tally[0]), 1) * self.radius / self.response.gain * self.weights
 
     def variances(self, reports: int, people: int) -> tuple[Floats, Floats]:
-        """(radius/gain)^2 E[coordinate^2]/m."""
-        out = (self.radius * self.weights) ** 2 * self.response.variance() / max(reports, 1)
-        return out, out
+        """(radius/gain)^2 E[coordinate^2]/m: on average over the coordinates, which is the same for any data, and for
+        vectors that all lie along one coordinate.
+        """
+        unit = (self.radius * self.weights) ** 2 / max(reports, 1)
+        return unit * self.response.mean_variance(len(self.places)), unit * self.response.variance()
 
     def jumps(self, reports: int) -> Floats:
-        """Normal coordinates are not bounded: six standard deviations stand for the most."""
-        return 6 * self.radius * self.weights / self.response.gain / max(reports, 1)
+        """Normal coordinates are not bounded: 3/2 of Bernstein's c takes the place of the most, in (2/3) b L."""
+        return 1.5 * self.response.tail * self.radius * self.weights / self.response.gain / max(reports, 1)
 
 
 @dataclass(frozen=True, eq=False)

@@ -17,7 +17,7 @@ from dodona.query.program import Block, Program
 
 Vectors = Mapping[int, tuple[NDArray[Any], NDArray[np.bool_] | None]]
 Whole = NDArray[np.int64]
-_MAY_FAIL = frozenset({"div", "mod", "sqrt", "finite"})
+_MAY_FAIL = frozenset({"div", "mod", "sqrt", "finite", "lookup"})
 _NEVER_NULL = frozenset({"is_null", "true", "false", "grid"})
 
 

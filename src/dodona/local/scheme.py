@@ -18,18 +18,16 @@ from functools import lru_cache
 
 import numpy as np
 
-from dodona.concepts.bits import Recognised, characters_of
-from dodona.errors import BadEffort, Unsupported
-from dodona.local.cells import Cells
-from dodona.local.coordinates import Coordinates
+from dodona.concepts.parities import Recognised, characters_of
+from dodona.errors import BadEffort, BadQuery, Unsupported
+from dodona.local.cells import Cells, Coordinates, Monomials
 from dodona.local.groups import Ball, Box, Floats, Group, Number, Signs, box_response
 from dodona.local.holdings import Holdings, Whole, ranges, weight_range
-from dodona.local.monomials import Monomials
 from dodona.mechanisms.bits import Bits, below
-from dodona.mechanisms.bounded_laplace import BoundedLaplace
 from dodona.mechanisms.characters import CharacterResponse
 from dodona.mechanisms.direction import DirectionResponse
-from dodona.privacy.cost import Cost
+from dodona.mechanisms.laplace import BoundedLaplace
+from dodona.privacy.budget import Cost
 from dodona.query.plan import Plan, compile_query
 from dodona.query.program import Block, Program
 from dodona.query.schema import Schema
@@ -37,6 +35,7 @@ from dodona.query.statistic import Query, Stack, Value
 
 VERSION = 1
 ODDS = 1 << 16
+_MOST_WEIGHT = Fraction(10**150)
 _MOST_DIRECTION_WORK = 1 << 14  # normals a row may have to draw
 
 
@@ -118,9 +117,15 @@ def scheme_for(query: Query, schema: Schema, epsilon: Fraction, randomiser: str 
     plan = compile_query(query, schema, level=False)
     if any(block.kernel is not None for block in plan.program.blocks):
         raise Unsupported("prefix roots need a server trusted with all cells: ask for the counts by cell instead.")
+    if any(block.distinct for block in plan.program.blocks):
+        raise Unsupported("different values are counted where all rows are: ask a Curator, not rows that report.")
+    if plan.program.observed:
+        raise Unsupported("open text is read where the rows are: ask a Curator, not rows that report.")
+    if plan.program.fates:
+        raise Unsupported("losses are counted where the raw values are: ask a Curator, not rows that report.")
     if randomiser is not None:
         return RANDOMISERS[known_randomiser(randomiser)](query, plan, epsilon)
-    weights = _weights(plan)
+    weights = weights_of(plan)
     recognised = characters_of(query)
     if recognised is not None and max(map(len, recognised[1])) > 1:
         return _signs(query, schema, plan, recognised, epsilon)
@@ -129,9 +134,15 @@ def scheme_for(query: Query, schema: Schema, epsilon: Fraction, randomiser: str 
     return min(offers, key=lambda offer: float((offer.variances(10**6, 10**6)[0] / weights**2).sum()))
 
 
-def _weights(plan: Plan) -> Floats:
+def weights_of(plan: Plan) -> Floats:
+    """What the variance of each number of the answer is measured in; refused where its square is no double."""
     weights = np.ones(plan.dimension)
     for weight, places in plan.places.items():
+        if weight > _MOST_WEIGHT:
+            raise BadQuery(
+                "a ball's radius must be of a size that its features can have, and this one is far beyond. State a "
+                "smaller radius=, or wider bounds in the schema."
+            )
         weights[places] = float(weight)
     return weights
 

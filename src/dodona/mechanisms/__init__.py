@@ -5,19 +5,6 @@ sample is on integers; bits come from the operating system (``SecureBits``). Not
 except costs and errors.
 """
 
-from dodona.mechanisms.bits import BadRandomness, Bits, SecureBits
-from dodona.mechanisms.gaussian import DiscreteGaussian
-from dodona.mechanisms.laplace import DiscreteLaplace
-from dodona.mechanisms.response import RandomizedResponse
-from dodona.mechanisms.selection import Exponential, PermuteAndFlip
+from dodona._doors import open_doors
 
-__all__ = [
-    "BadRandomness",
-    "Bits",
-    "DiscreteGaussian",
-    "DiscreteLaplace",
-    "Exponential",
-    "PermuteAndFlip",
-    "RandomizedResponse",
-    "SecureBits",
-]
+__getattr__, __dir__, __all__ = open_doors(__name__)

@@ -1,8 +1,8 @@
 """Random bits: the one place where Dodona's noise touches a source of randomness.
 
 Production draws from the operating system, per call, and keeps no generator state between calls: nothing to clone by
-``fork`` and nothing to reseed (HOSTILE A20, R8). There is no seed here; the only door for seeds is
-``dodona.testing``.
+``fork`` and nothing to reseed (HOSTILE A20, R8). There is no seed here; the only door for seeds is ``dodona.testing``.
+Below them, what is drawn of bits at once: whole numbers under a bound, and numbers rounded to one of two ends.
 """
 
 from __future__ import annotations
@@ -125,3 +125,30 @@ def integer_below(bound: int, bits: Bits) -> int:
         value = integer(width, bits)
         if value < bound:
             return value
+
+
+Whole = NDArray[np.int64]
+
+
+def below_each(bounds: Whole, bits: Bits) -> Whole:
+    """For each bound b in 1..2^62 an integer exactly uniform on 0..b-1: top bits of a word, rejected while >= b."""
+    flat = np.ascontiguousarray(bounds, dtype=np.int64).ravel()
+    if flat.size and flat.min() < 1:
+        raise ValueError("bounds must be positive.")
+    width = np.zeros(flat.shape, dtype=np.uint64)
+    for shift in (32, 16, 8, 4, 2, 1):  # the bit length of b - 1, without floats
+        wide = (flat - 1) >> width.view(np.int64) >= 1 << shift
+        width[wide] += np.uint64(shift)
+    width += (flat > 1).astype(np.uint64)
+    shifts = np.uint64(64) - np.maximum(width, np.uint64(1))
+    out = (bits.words(flat.size) >> shifts).view(np.int64)
+    again = np.flatnonzero(out >= flat)
+    while again.size:
+        out[again] = (bits.words(again.size) >> shifts[again]).view(np.int64)
+        again = again[out[again] >= flat[again]]
+    return out.reshape(np.shape(bounds))
+
+
+def round_to_ends(values: Whole, low: Whole, high: Whole, bits: Bits) -> Whole:
+    """0 (low) or 1 (high) for each value in low..high, high > low, with the mean kept."""
+    return (below_each(np.broadcast_to(high - low, values.shape), bits) < values - low).astype(np.int64)

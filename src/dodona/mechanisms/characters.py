@@ -15,11 +15,12 @@ Proof note: ``characters.md``.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property, lru_cache
 from math import comb
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,7 +29,8 @@ from dodona.errors import BadEffort
 from dodona.mechanisms.bits import Bits, below
 from dodona.mechanisms.cube import MOST_BITS, CubeResponse
 from dodona.mechanisms.direction import mixed
-from dodona.privacy.cost import Cost
+from dodona.mechanisms.mechanism import Law, LocalMechanism, ReportLaw, audited_epsilons, registered
+from dodona.privacy.budget import Cost
 
 SHARES = 1 << 16  # shares of parts are whole numbers of this
 _MOST_CELLS = 1 << 22
@@ -46,10 +48,12 @@ class Part:
     response: CubeResponse
 
 
+@registered
 @dataclass(frozen=True)
-class CharacterResponse:
+class CharacterResponse(LocalMechanism):
     """``columns`` = d bits, parities of 1..``order`` of them, by ``parts``."""
 
+    name: ClassVar[str] = "character response"
     columns: int
     order: int
     parts: tuple[Part, ...]
@@ -142,18 +146,46 @@ class CharacterResponse:
         return max(1 / (max(reports, 1) * known) - 1 / max(people, 1), 0.0) if known else float("inf")
 
     def jump(self, order: int, reports: int) -> float:
-        """The most one report can move a mean, about: lambda/(m J)."""
+        """The most one report can move a mean, about: lambda/(m J); of an order that no report tells of, no bound."""
         kept = [float(p.response.eigenvalue(order)) for p in self.parts if p.response.dimension >= order]
-        return max(map(abs, kept)) / (max(reports, 1) * self.information(order))
+        known = self.information(order)
+        return max(map(abs, kept)) / (max(reports, 1) * known) if known else float("inf")
 
     @staticmethod
     def plan(columns: int, weights: Sequence[float], epsilon: Fraction) -> CharacterResponse:
         """The design of least sum_j ``weights[j-1]`` / J_j (``weights``: of order 1, 2, ...), to a few parts."""
-        return _planned(columns, tuple(float(w) for w in weights), epsilon)
+        return _plan(columns, tuple(float(w) for w in weights), epsilon)
+
+    @classmethod
+    def settings(cls, slow: bool) -> Iterable[CharacterResponse]:
+        """Three bits, parities of one and of two."""
+        return [cls.plan(3, (1.0, 1.0), e) for e in audited_epsilons(slow)]
+
+    def laws(self) -> Iterable[Law]:
+        """Each part's cube, then part and string together for people whose bits are all 0 or all 1."""
+        for part in self.parts:
+            yield from part.response.laws()
+        sizes = [1 << part.response.dimension for part in self.parts]
+        starts = np.concatenate([[0], np.cumsum(sizes)])
+
+        def chance(report: int, bit: int) -> Fraction:
+            if not 0 <= report < starts[-1]:
+                return Fraction(0)
+            index = int(np.searchsorted(starts, report, side="right")) - 1
+            part = self.parts[index]
+            own = part.response.probability(report - int(starts[index]), bit * (sizes[index] - 1))
+            return Fraction(part.share, SHARES) * own
+
+        def sample(bit: int, n: int, bits: Bits) -> Whole:
+            reports = self.sample(lambda _, columns: np.full(columns.shape, bit, dtype=np.int64), n, bits)
+            assert bool(self.valid(reports).all()), "a report that was made must be valid."
+            return np.asarray(starts[reports[:, 0]] + reports[:, 2], dtype=np.int64)
+
+        yield ReportLaw(self.name, int(starts[-1]), (0, 1), self.epsilon, chance, sample)
 
 
 @lru_cache(maxsize=256)
-def _planned(columns: int, weights: tuple[float, ...], epsilon: Fraction) -> CharacterResponse:
+def _plan(columns: int, weights: tuple[float, ...], epsilon: Fraction) -> CharacterResponse:
     order = len(weights)
     if not 1 <= order <= columns or min(weights) < 0 or not sum(weights):
         raise BadEffort(f"weights must be non-negative, one for each order up to {columns} at most. Got {weights}.")
@@ -211,10 +243,10 @@ def _information(columns: int, response: CubeResponse, order: int) -> float:
 
 def _coverable(columns: int, t: int, order: int) -> bool:
     """Whether a public list short enough to tally covers each set of ``order`` columns often enough."""
-    return comb(columns, t) << t <= _MOST_CELLS or _listed(columns, t, order) << t <= _MOST_CELLS
+    return comb(columns, t) << t <= _MOST_CELLS or _list_size(columns, t, order) << t <= _MOST_CELLS
 
 
-def _listed(columns: int, t: int, order: int) -> int:
+def _list_size(columns: int, t: int, order: int) -> int:
     j = min(order, t)
     return min(comb(columns, t), _COVER * comb(columns, j) // comb(t, j) + 1)
 
@@ -232,7 +264,7 @@ def _subsets(columns: int, t: int, order: int) -> Whole:
         return (np.arange(columns)[:, None] + np.arange(t)[None, :]).astype(np.int64) % columns
     if comb(columns, t) << t <= _MOST_CELLS:
         return np.array(list(itertools.combinations(range(columns), t)), dtype=np.int64)
-    rows = _listed(columns, t, order)
+    rows = _list_size(columns, t, order)
     per = columns // t  # disjoint subsets cut from one shuffled deck: columns are covered equally often
     decks = -(-rows // per)
     keys = mixed(np.arange(decks * columns, dtype=np.uint64).reshape(decks, columns) + np.uint64(1 << 40))

@@ -9,28 +9,33 @@ Privacy does not depend on how the directions were drawn: they are public. Proof
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property, lru_cache
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dodona.errors import BadEffort
 from dodona.mechanisms.bits import Bits
-from dodona.mechanisms.two_level import TwoLevel, log_of_chance
-from dodona.privacy.cost import Cost
+from dodona.mechanisms.mechanism import Law, LocalMechanism, ReportLaw, audited_epsilons, registered
+from dodona.mechanisms.response import TwoLevel, log_of_chance
+from dodona.privacy.budget import Cost
 
 MOST_CANDIDATES = 64
 _TRIED = (2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64)
 
 
+@registered
 @dataclass(frozen=True)
-class DirectionResponse:
+class DirectionResponse(LocalMechanism):
     """Reports 0..K-1, K = ``candidates``: the ``favoured`` = r nearest have weight A, the others C, A/C <=
     e^epsilon.
     """
 
+    name: ClassVar[str] = "direction response"
     candidates: int
     favoured: int
     epsilon: Fraction
@@ -82,21 +87,63 @@ class DirectionResponse:
     @cached_property
     def gain(self) -> float:
         """E[<reported direction, own unit vector>]: (A - C)/T times the expected sum of the top r of K normals."""
-        return float(self.draw.lift) * _top_moments(self.candidates, self.favoured)[0]
+        return float(self.draw.lift) * _top_moment(self.candidates, self.favoured, 1)
 
     @cached_property
     def along(self) -> float:
         """E[<reported direction, own unit vector>^2]; across, every square is 1 in expectation."""
+        return self._moment(2)
+
+    def _moment(self, power: int) -> float:
+        """E|<reported direction, own unit vector>|^power, for a power of 2 or more."""
         rest = float(self.draw.probability(self.candidates - 1)) * self.candidates
-        return float(self.draw.lift) * _top_moments(self.candidates, self.favoured)[1] + rest
+        return float(self.draw.lift) * _top_moment(self.candidates, self.favoured, power) + rest * _moment(power)
 
     def variance(self) -> float:
         """Of each coordinate of direction/gain, for a unit vector, in the worst direction (the mean not taken off)."""
         return max(self.along, 1.0) / self.gain**2
 
+    def mean_variance(self, dimension: int) -> float:
+        """The mean over the coordinates of that variance: the same for every unit vector.
+
+        The square of the length is 1 in each direction across and ``along`` in one: (d - 1 + along)/d.
+        """
+        return (dimension - 1 + self.along) / dimension / self.gain**2
+
+    @cached_property
+    def tail(self) -> float:
+        """c of Bernstein's condition E|x|^q <= (q!/2) max(along, 1) c^(q-2), q >= 3, for each coordinate x of a report.
+
+        x = a t + b z with a^2 + b^2 = 1, t along one's own vector and z normal: |x|_q <= (|t|_q^2 + |z|_q^2)^(1/2). For
+        large q the condition's root falls, since q! outgrows what normal tails have.
+        """
+        worst = max(self.along, 1.0)
+
+        def root(q: int) -> float:
+            size = self._moment(q) ** (2 / q) + _moment(q) ** (2 / q)
+            return float((2 * size ** (q / 2) / (math.factorial(q) * worst)) ** (1 / (q - 2)))
+
+        return max(map(root, range(3, 24)))
+
     def cost(self) -> Cost:
         """Pure epsilon, for the one direction reported."""
         return self.draw.cost()
+
+    @classmethod
+    def settings(cls, slow: bool) -> Iterable[DirectionResponse]:
+        """Two hemispheres, and the nearer half of four."""
+        return [cls(k, r, e) for e in audited_epsilons(slow) for k, r in ((2, 1), (4, 2))]
+
+    def laws(self) -> Iterable[Law]:
+        """Of the candidate named, given which ones are nearest."""
+        k, r = self.candidates, self.favoured
+
+        def sample(nearest: frozenset[int], n: int, bits: Bits) -> NDArray[np.int64]:
+            inner = np.array([1.0 if i in nearest else -1.0 for i in range(k)])
+            return self.sample(np.broadcast_to(inner, (n, k)), bits)
+
+        sets = [frozenset((i + j) % k for j in range(r)) for i in range(k)]
+        yield ReportLaw(self.name, k, sets, self.epsilon, self.probability, sample)
 
 
 @lru_cache(maxsize=1024)
@@ -112,17 +159,21 @@ def _normal() -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.floa
     return z, above, above[::-1].copy()
 
 
-@lru_cache(maxsize=1024)
-def _top_moments(k: int, r: int) -> tuple[float, float]:
-    """Expected sums of z and of z^2 over the largest r of k independent normals.
+@lru_cache(maxsize=4096)
+def _top_moment(k: int, r: int, power: int) -> float:
+    """The expected sum of z (power 1) or of |z|^power over the largest r of k independent normals.
 
-    k times the integral of z^i phi(z) P(fewer than r of the other k - 1 exceed z).
+    k times the integral of z^power phi(z) P(fewer than r of the other k - 1 exceed z).
     """
     z, above, below = _normal()
     among = sum(math.comb(k - 1, i) * above**i * below ** (k - 1 - i) for i in range(r))
     density = np.exp(-z * z / 2) / math.sqrt(2 * math.pi) * among * k
-    step = z[1] - z[0]
-    return float((z * density).sum() * step), float((z * z * density).sum() * step)
+    return float(((z if power == 1 else np.abs(z) ** power) * density).sum() * (z[1] - z[0]))
+
+
+def _moment(power: int) -> float:
+    """E|N|^power of a normal number."""
+    return 2 ** (power / 2) * math.gamma((power + 1) / 2) / math.sqrt(math.pi)
 
 
 def public_directions(seeds: NDArray[np.int64], candidates: int, dimension: int) -> NDArray[np.float64]:

@@ -3,7 +3,7 @@ rationals.
 
 A *bracket* at ``precision`` p is a pair of integers (low, high) with low <= x * 2^p <= high for the real number x
 meant. Every operation rounds the low end down and the high end up, so the truth never leaves the bracket (see
-``table.md``).
+``inversion.md``).
 """
 
 from __future__ import annotations

@@ -1,14 +1,21 @@
 """k-ary randomised response: report the truth with odds of about e^epsilon against each other value.
 
-Warner 1965 for k = 2; Kairouz, Oh and Viswanath 2014 (arXiv:1407.1338) for any k. Proof note: ``response.md``.
+Warner 1965 for k = 2; Kairouz, Oh and Viswanath 2014 (arXiv:1407.1338) for any k.
+
+``TwoLevel`` is a draw with two odds: ``favoured`` of ``size`` outcomes are about e^epsilon times as likely as each
+other one. Every local randomiser of this room is this draw followed by a relabelling that depends on what a person
+holds: which outcomes are favoured depends on the person, how many never does. So all of them are epsilon-private by one
+argument, with rational probabilities and one uniform integer a report. Proof notes: ``response.md``.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,19 +23,120 @@ from numpy.typing import NDArray
 from dodona.errors import BadEffort
 from dodona.mechanisms.bits import Bits, below
 from dodona.mechanisms.fixed import exp_bracket, positive
-from dodona.privacy.cost import Cost
+from dodona.mechanisms.mechanism import Law, LocalMechanism, ReportLaw, audited_epsilons, few_of, registered
+from dodona.privacy.budget import Cost
+
+LARGEST = 1 << 24
+
+
+@registered
+@dataclass(frozen=True)
+class TwoLevel(LocalMechanism):
+    """Positions 0..size-1: P = A/T for the first ``favoured`` = r, C/T for the rest, T = r A + (size - r) C.
+
+    A and C are integers with A/C <= e^epsilon exactly, so whoever relabels the positions reports epsilon-privately.
+    """
+
+    name: ClassVar[str] = "two-level draw"
+    size: int
+    favoured: int
+    epsilon: Fraction
+
+    def __post_init__(self) -> None:
+        for name in ("size", "favoured"):
+            value = getattr(self, name)
+            if isinstance(value, bool) or not isinstance(value, int):
+                raise BadEffort(f"{name} must be a whole number. Got {value!r}.")
+        if not 2 <= self.size <= LARGEST or not 1 <= self.favoured < self.size:
+            raise BadEffort(
+                f"size must lie in 2..{LARGEST} and favoured in 1..size-1. Got {self.size} and {self.favoured}."
+            )
+        object.__setattr__(self, "epsilon", positive(self.epsilon, "epsilon"))
+        if self.odds[0] == self.odds[1]:
+            raise BadEffort(
+                f"epsilon must be large enough to make a report differ from pure noise. Got {self.epsilon}."
+            )
+
+    @cached_property
+    def odds(self) -> tuple[int, int]:
+        """(A, C), C a power of two, A = floor(C e^epsilon), and ``total`` < 2^62; A capped where e^epsilon is huge."""
+        room = 61 - self.size.bit_length()
+        growth = math.ceil(self.epsilon * Fraction(3, 2)) + 1  # log2(e) < 3/2
+        shift = room - growth
+        if shift < 0:  # odds of 2^room to 1 are below e^epsilon, and as good
+            return 1 << room, 1
+        p = 128
+        high = exp_bracket(self.epsilon, p)[1]  # e^epsilon = 1 / exp(-epsilon) >= 2^p / high
+        return (1 << (p + shift)) // high, 1 << shift
+
+    @cached_property
+    def total(self) -> int:
+        """T: how many integers the draw is uniform on."""
+        a, c = self.odds
+        return self.favoured * a + (self.size - self.favoured) * c
+
+    def sample(self, n: int, bits: Bits) -> NDArray[np.int64]:
+        """``n`` independent positions; one uniform integer below T each."""
+        a, c = self.odds
+        drawn = below(self.total, n, bits)
+        edge = self.favoured * a
+        # A integers for each favoured position, C (a power of two) for each other.
+        rest = self.favoured + ((drawn - edge) >> (c.bit_length() - 1))
+        return np.where(drawn < edge, drawn // a, rest)
+
+    def probability(self, position: int) -> Fraction:
+        """P(``position``), exactly; 0 outside 0..size-1."""
+        if not 0 <= position < self.size:
+            return Fraction(0)
+        a, c = self.odds
+        return Fraction(a if position < self.favoured else c, self.total)
+
+    @property
+    def lift(self) -> Fraction:
+        """(A - C)/T: how much likelier a favoured outcome is than another."""
+        a, c = self.odds
+        return Fraction(a - c, self.total)
+
+    def cost(self) -> Cost:
+        """Pure epsilon, for the one report."""
+        return Cost.pure(self.epsilon)
+
+    @classmethod
+    def settings(cls, slow: bool) -> Iterable[TwoLevel]:
+        """One favoured, and two."""
+        return [cls(k, r, e) for e in audited_epsilons(slow) for k, r in ((3, 1), (5, 2))]
+
+    def laws(self) -> Iterable[Law]:
+        """Whoever relabels by a rotation."""
+        size = self.size
+
+        def chance(report: int, turn: int) -> Fraction:
+            return self.probability((report - turn) % size if 0 <= report < size else -1)
+
+        def sample(turn: int, n: int, bits: Bits) -> NDArray[np.int64]:
+            return (self.sample(n, bits) + turn) % size
+
+        yield ReportLaw(self.name, size, range(min(size, 4096)), self.epsilon, chance, sample)
+
+
+def log_of_chance(chance: Fraction) -> float:
+    """ln of a probability, to double precision; -inf for 0."""
+    return math.log(chance.numerator) - math.log(chance.denominator) if chance else -math.inf
+
 
 _LARGEST = 1 << 20
 
 
+@registered
 @dataclass(frozen=True)
-class RandomizedResponse:
+class RandomizedResponse(LocalMechanism):
     """Values 0..k-1. P(report = value) = A/(A + (k-1)*C) and C/(A + (k-1)*C) for each other report, A/C <= e^epsilon
     exactly.
 
     A and C are integers of some 60 bits, so every probability is a rational and one uniform integer draws the report.
     """
 
+    name: ClassVar[str] = "randomised response"
     k: int
     epsilon: Fraction
 
@@ -98,3 +206,26 @@ class RandomizedResponse:
         a, c = self._odds
         keep, move = a / self._total, c / self._total
         return (count * keep * (1 - keep) + (n - count) * move * (1 - move)) / (keep - move) ** 2
+
+    @property
+    def label(self) -> str:
+        """Both parameters."""
+        return f"k {self.k}, epsilon {self.epsilon}"
+
+    @classmethod
+    def settings(cls, slow: bool) -> Iterable[RandomizedResponse]:
+        """Two values to five."""
+        return [cls(k, epsilon) for k in (2, 3, 5) for epsilon in audited_epsilons(slow, 100)]
+
+    def laws(self) -> Iterable[Law]:
+        """Of the report, given the value held."""
+
+        def sample(value: int, n: int, bits: Bits) -> NDArray[np.int64]:
+            return self.sample(np.full(n, value, dtype=np.int64), bits)
+
+        yield ReportLaw(self.name, self.k, few_of(self.k), self.epsilon, self.probability, sample)
+
+    @classmethod
+    def drawn(cls, slow: bool) -> Iterable[tuple[str, RandomizedResponse]]:  # noqa: ARG003 - one setting
+        """The least number of values that has more than one other."""
+        return [(cls.name, cls(3, Fraction(1)))]

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from dodona.mechanisms.bernoulli import COIN_BITS, decide, heads, multiplier
 from dodona.mechanisms.bits import Bits, Words, integer
 from dodona.mechanisms.fixed import exp_bracket
-from dodona.mechanisms.table import Ladder, Table
+from dodona.mechanisms.inversion import Inversion, Ladder
 
 _BLOCK = 1 << 15  # draws made at a time: their words and temporaries stay in the cache
 _TOP = 64 - COIN_BITS  # bits of lo that ride in the same word as the coin
@@ -32,7 +32,7 @@ class Symmetric:
 
     def __init__(self, rate: Fraction, power: int, shift: int) -> None:
         self._rate, self._power, self._shift = rate, power, shift
-        self._table = Table(self._ladder)
+        self._table = Inversion(self._ladder)
         self._top = min(shift, _TOP)  # lo = top * unit + rest
         self._rest = shift - self._top
         # The coin's exponent is rate * unit^power * p, p = lo or lo*(2a + lo) in units of unit^power.

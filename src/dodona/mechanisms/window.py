@@ -9,28 +9,33 @@ and sums that are decoded in p^2 steps whatever the number of people. w = 1 is k
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dodona.errors import BadEffort
 from dodona.mechanisms.bits import Bits, below
-from dodona.mechanisms.two_level import TwoLevel, log_of_chance
-from dodona.privacy.cost import Cost
+from dodona.mechanisms.mechanism import Law, LocalMechanism, ReportLaw, audited_epsilons, few_of, registered
+from dodona.mechanisms.response import TwoLevel, log_of_chance
+from dodona.privacy.budget import Cost
 
 MOST_VALUES = 2048
 
 
+@registered
 @dataclass(frozen=True)
-class WindowResponse:
+class WindowResponse(LocalMechanism):
     """Values 0..k-1; report (a, y): a public multiplier in 1..p-1 and y = a value + offset mod p.
 
     An offset in 0..``width``-1 has weight A, any other C, A/C <= e^epsilon exactly.
     """
 
+    name: ClassVar[str] = "window response"
     values: int
     width: int
     epsilon: Fraction
@@ -109,6 +114,26 @@ class WindowResponse:
     def cost(self) -> Cost:
         """Pure epsilon, for the one value reported."""
         return self.draw.cost()
+
+    @classmethod
+    def settings(cls, slow: bool) -> Iterable[WindowResponse]:
+        """A window of one point, and of two."""
+        return [cls(k, w, e) for e in audited_epsilons(slow) for k, w in ((3, 1), (5, 2))]
+
+    def laws(self) -> Iterable[Law]:
+        """For three public multipliers."""
+        p = self.modulus
+        for multiplier in {1, (p + 1) // 2, p - 1}:
+
+            def sample(value: int, n: int, bits: Bits, a: int = multiplier) -> NDArray[np.int64]:
+                drawn, reports = self.sample(np.full(n, value, dtype=np.int64), bits)
+                # Under another multiplier the same offset would have been reported here.
+                return (reports - drawn * value + a * value) % p
+
+            def chance(report: int, value: int, a: int = multiplier) -> Fraction:
+                return self.probability(report, value, a)
+
+            yield ReportLaw(self.name, p, few_of(self.values), self.epsilon, chance, sample)
 
 
 def _prime(least: int) -> int:

@@ -5,6 +5,18 @@ A budget counts in one of two units: ``epsilon`` when delta is 0 (pure mechanism
 long as the total is checked before each charge (a privacy filter: Rogers, Roth, Ullman and Vadhan 2016; Whitehouse,
 Ramdas, Rogers and Wu 2023, Theorem 1). So the ledger needs no more than integers that add: ``capacity`` is rounded
 down, each charge up.
+
+A budget may set a part of its delta aside for *open keys*, which nobody listed beforehand (``keys``). It then holds two
+amounts, rho and delta, and every charge pays into both. Why that keeps the promise:
+
+    A release is delta-approximately rho-concentrated if, but for events of probability delta under each of two
+    neighbours, it is rho-concentrated (Bun and Steinke 2016, Definition 8.1). Of such releases, each chosen after
+    seeing the ones before, both amounts add, as long as both sums are checked before each (Whitehouse et al. 2023,
+    Theorem 1, which is stated for exactly this). All together, at rho and ``keys``: leave out the events (``keys``),
+    and convert what remains at the rest of delta. Hence rho comes from (epsilon, delta - keys).
+
+    All of the budget spent purely (``pure_whole``) may find keys as well: but for the events it is epsilon-private, so
+    altogether it keeps (epsilon, keys), and keys < delta.
 """
 
 from __future__ import annotations
@@ -17,8 +29,56 @@ from typing import Any
 
 from dodona.errors import BadEffort, Unsupported
 from dodona.privacy.conversion import epsilon_of, rho_of, sulq_epsilon_of, sulq_rho_of
-from dodona.privacy.cost import Cost
 from dodona.privacy.numbers import LEAST, Number, exact
+
+# What a release costs, as a frozen value that adds.
+#
+# A mechanism proves at most two things about one release: that it is epsilon-differentially private (pure), and that it
+# is rho-zero-concentrated (Bun and Steinke 2016, Definition 1.1). ``Cost`` carries both bounds. They compose by
+# addition (Bun-Steinke Lemma 1.7; adaptively, with a filter: Whitehouse, Ramdas, Rogers and Wu 2023), and a budget
+# reads the one in its own unit. Amounts are exact fractions; nothing here is a float. A release that finds keys keeps
+# them but for events of probability ``delta``, which adds too.
+
+
+@dataclass(frozen=True)
+class Cost:
+    """``epsilon``: the pure bound, or None where there is none. ``rho``: the zero-concentrated bound. ``delta``: the
+    probability, under each of two neighbours, of what both bounds leave out; 0 but for keys that nobody listed.
+    """
+
+    epsilon: Fraction | None
+    rho: Fraction
+    delta: Fraction = Fraction(0)
+
+    def __post_init__(self) -> None:
+        if self.rho < 0 or (self.epsilon is not None and self.epsilon < 0) or not 0 <= self.delta <= 1:
+            raise ValueError(f"a cost must not be negative. Got {self!r}.")
+
+    @staticmethod
+    def pure(epsilon: Fraction, rho: Fraction | None = None) -> Cost:
+        """An epsilon-private release; its rho is epsilon^2/2 (Bun-Steinke Prop. 1.4) unless a smaller one is proven."""
+        general = epsilon * epsilon / 2
+        return Cost(epsilon, general if rho is None else min(rho, general))
+
+    @staticmethod
+    def concentrated(rho: Fraction) -> Cost:
+        """A rho-zero-concentrated release with no pure guarantee."""
+        return Cost(None, rho)
+
+    def __add__(self, other: Cost) -> Cost:
+        both_pure = self.epsilon is not None and other.epsilon is not None
+        epsilon = self.epsilon + other.epsilon if both_pure else None  # type: ignore[operator]
+        return Cost(epsilon, self.rho + other.rho, min(self.delta + other.delta, Fraction(1)))
+
+    def __mul__(self, times: int) -> Cost:
+        epsilon = None if self.epsilon is None else self.epsilon * times
+        return Cost(epsilon, self.rho * times, min(self.delta * times, Fraction(1)))
+
+    __rmul__ = __mul__
+
+
+FREE = Cost(Fraction(0), Fraction(0))
+
 
 UNITS = 9009 * 10**9
 """Ledger units in one epsilon or one rho: about 9 * 10^12.
@@ -27,6 +87,10 @@ UNITS = 9009 * 10**9
 elevenths are both exact (HOSTILE V43), and a million of them, the largest budget, still fits in a signed 64-bit
 integer.
 """
+
+KEY_UNITS = 9009 * 10**15
+"""Ledger units in a delta of 1, for open keys: exact to fifteen decimals and in elevenths, and still a signed 64-bit
+integer."""
 
 _DISPLAY_DELTA = Fraction(1, 10**6)
 _LEAST_DELTA = Fraction(1, 10**300)
@@ -39,14 +103,20 @@ class Budget:
 
     ``epsilon`` and ``delta`` are the promise; ``rho`` is what may be spent when ``unit`` is "rho": for (epsilon, delta)
     it is the largest rho whose tight conversion keeps the promise. ``queries`` is set by ``Budget.sulq`` only.
+
+    ``keys``: the part of delta that keys nobody listed may take, as in ``Budget(epsilon=1, delta=1e-6, keys=1e-7)``;
+    rho then follows from the rest.
     """
 
     epsilon: Fraction | None
     delta: Fraction
     rho: Fraction | None
     queries: int | None
+    keys: Fraction
 
-    def __init__(self, epsilon: Number | None = None, delta: Number = 0, rho: Number | None = None) -> None:
+    def __init__(
+        self, epsilon: Number | None = None, delta: Number = 0, rho: Number | None = None, keys: Number = 0
+    ) -> None:
         if (epsilon is None) == (rho is None):
             raise BadEffort(
                 "A budget must state exactly one of epsilon (with or without delta) and rho. Got neither or both."
@@ -56,9 +126,10 @@ class Budget:
             small = exact(small, "delta, unless 0,", least=_LEAST_DELTA, most=_MOST_DELTA)
         promised = None if epsilon is None else exact(epsilon, "epsilon")
         allowed = None if rho is None else exact(rho, "rho")
+        apart = _part_for_keys(keys, small, allowed is not None)
         if promised is not None and small:
-            allowed = rho_of(promised, small)
-        self._set(promised, small, allowed, None)
+            allowed = rho_of(promised, small - apart)
+        self._set(promised, small, allowed, None, apart)
 
     @staticmethod
     def sulq(epsilon: Number, delta: Number, *, queries: int) -> Budget:
@@ -75,8 +146,16 @@ class Budget:
         budget._set(promised, small, sulq_rho_of(promised, small), queries)
         return budget
 
-    def _set(self, epsilon: Fraction | None, delta: Fraction, rho: Fraction | None, queries: int | None) -> None:
-        for name, value in (("epsilon", epsilon), ("delta", delta), ("rho", rho), ("queries", queries)):
+    def _set(
+        self,
+        epsilon: Fraction | None,
+        delta: Fraction,
+        rho: Fraction | None,
+        queries: int | None,
+        keys: Fraction = Fraction(0),
+    ) -> None:
+        fields = {"epsilon": epsilon, "delta": delta, "rho": rho, "queries": queries, "keys": keys}
+        for name, value in fields.items():
             object.__setattr__(self, name, value)  # the one place that sets a frozen value's fields
         if self.capacity < (queries or 1):
             raise BadEffort(
@@ -110,8 +189,32 @@ class Budget:
         # Each charge is a whole number u of units. Rounding u down, not R, keeps T u <= capacity.
         return Fraction(UNITS, 2 * (self.capacity // self.queries))
 
+    @property
+    def key_capacity(self) -> int:
+        """All the delta that open keys may ever take, in its ledger units, rounded DOWN."""
+        return floor(self.keys * KEY_UNITS)
+
+    def key_units(self, cost: Cost) -> int:
+        """The delta of ``cost`` in its ledger units, rounded UP: any positive one is at least 1."""
+        if cost.delta and not self.keys:
+            raise Unsupported(f"{_NO_KEYS} This budget is {self}. {self._how_to_have_keys()}")
+        return ceil(cost.delta * KEY_UNITS)
+
+    def _how_to_have_keys(self) -> str:
+        if self.unit == "epsilon":
+            return (
+                "It promises pure privacy, under which nothing may be possible for one table that is impossible for "
+                "its neighbour; a key that one person alone has would be. List the keys in the schema, or state a "
+                "budget with delta and a part of it for keys: Budget(epsilon=1, delta=1e-6, keys=1e-7)."
+            )
+        return (
+            "All of its delta is what turns rho into epsilon. State a part for keys when the ledger is made: "
+            "Budget(epsilon=1, delta=1e-6, keys=1e-7). A ledger's budget is for the lifetime of its data."
+        )
+
     def units(self, cost: Cost) -> int:
-        """``cost`` in ledger units, rounded UP: any positive cost is at least 1 (V44)."""
+        """``cost`` in ledger units, rounded UP: any positive cost is at least 1 (V44). Of delta, ``key_units``."""
+        self.key_units(cost)  # a budget without a part for keys admits no such cost, whoever asks for which amount
         if self.unit == "epsilon":
             if cost.epsilon is None:
                 raise Unsupported(
@@ -139,6 +242,11 @@ class Budget:
         """
         return self.epsilon if self.unit == "rho" and self.queries is None else None
 
+    @property
+    def pocket(self) -> Budget | None:
+        """All of this budget as one of pure epsilon (``pure_whole``); None where there is no such."""
+        return None if self.pure_whole is None else Budget(epsilon=self.pure_whole)
+
     def portion(self, share: Fraction) -> Fraction:
         """The amount ``share`` of this budget buys, in whole units rounded down; shares that sum to 1 fit (V43)."""
         return self.amount(floor(self.capacity * share))
@@ -151,13 +259,14 @@ class Budget:
         """The (epsilon, delta) that holds after ``units_spent``; a budget in rho alone is read at delta = 1e-6, for
         display.
 
-        ``pure``: what ``pure_spent`` of the ledger says, the sum of the charges' pure epsilons where each has one.
+        ``pure``: what ``pure_spent`` of the ledger says, the sum of the charges' pure epsilons where each has one. The
+        part for keys is counted whole, spent or not.
         """
         spent = self.amount(units_spent)
         if self.unit == "epsilon":
             return spent, Fraction(0)
-        delta = self.delta or _DISPLAY_DELTA
-        epsilon = (epsilon_of if self.queries is None else sulq_epsilon_of)(spent, delta)
+        delta = self.delta or _DISPLAY_DELTA + self.keys
+        epsilon = (epsilon_of if self.queries is None else sulq_epsilon_of)(spent, delta - self.keys)
         if self.pure_whole is not None and units_spent >= self.capacity:
             epsilon = max(epsilon, self.pure_whole)  # all of it may have been one pure release, at the whole epsilon
         return (epsilon if pure is None else min(epsilon, pure)), delta
@@ -165,16 +274,17 @@ class Budget:
     def as_dict(self) -> dict[str, str | int | None]:
         """For JSON: fractions as text, so nothing is rounded on the way."""
         texts = {name: None if value is None else str(value) for name, value in self._promise().items()}
-        return {**texts, "queries": self.queries}
+        # Without a part for keys there is no such field: what older ledgers were made with stays what it was.
+        return {**texts, "queries": self.queries, **({"keys": str(self.keys)} if self.keys else {})}
 
     @staticmethod
     def from_dict(fields: Mapping[str, object]) -> Budget:
         """The inverse of ``as_dict``; anything else is refused."""
-        if not set(fields) <= {"epsilon", "delta", "rho", "queries"}:
-            raise BadEffort(f"A budget has the fields epsilon, delta, rho and queries. Got {sorted(fields)}.")
+        if not set(fields) <= {"epsilon", "delta", "rho", "queries", "keys"}:
+            raise BadEffort(f"A budget has the fields epsilon, delta, rho, queries and keys. Got {sorted(fields)}.")
         given: dict[str, Any] = {name: value for name, value in fields.items() if value is not None}
-        if "queries" in given and "rho" in given:
-            raise BadEffort("A budget with queries must state epsilon and delta, not rho.")
+        if "queries" in given and ("rho" in given or "keys" in given):
+            raise BadEffort("A budget with queries must state epsilon and delta, neither rho nor keys.")
         return Budget.sulq(**given) if "queries" in given else Budget(**given)
 
     def _promise(self) -> dict[str, Fraction | None]:
@@ -182,10 +292,32 @@ class Budget:
         return {"epsilon": self.epsilon, "delta": self.delta, "rho": self.rho if self.epsilon is None else None}
 
     def __str__(self) -> str:
-        stated = [f"{name}={value}" for name, value in self._promise().items() if value]
+        stated = [f"{name}={value}" for name, value in (*self._promise().items(), ("keys", self.keys)) if value]
         if self.queries is None:
             return f"Budget({', '.join(stated)})"
         return f"Budget.sulq({', '.join(stated)}, queries={self.queries})"
+
+
+_NO_KEYS = "Keys that nobody listed need a part of the budget's delta."
+
+
+def _part_for_keys(keys: Number, delta: Fraction, in_rho: bool) -> Fraction:
+    """The part of delta for keys, checked."""
+    apart = exact(keys, "keys", least=Fraction(0), most=_MOST_DELTA)
+    if not apart:
+        return apart
+    if not delta and not in_rho:
+        raise BadEffort(
+            "keys must be a part of delta, and delta is 0 here: a pure budget has no open keys, for a key that one "
+            "person alone has would be possible with them and impossible without. State a larger delta as well: "
+            "Budget(epsilon=1, delta=1e-6, keys=1e-7)."
+        )
+    if delta and apart >= delta:
+        raise BadEffort(
+            f"keys must be less than delta, of which it is a part: the rest turns rho into epsilon. Got keys={apart} "
+            f"of delta={delta}."
+        )
+    return exact(apart, "keys, unless 0,", least=Fraction(1, 10**15), most=_MOST_DELTA)
 
 
 assert LEAST * UNITS >= 1  # the smallest number ``exact`` lets through is still a whole unit

@@ -42,7 +42,7 @@ def delta_of(rho: Fraction, epsilon: Fraction) -> Fraction:
             return Fraction(1)
         if logarithm < -690:  # e^-690 < 1e-299: rounded up to the smallest delta we speak of
             return _TINIEST_DELTA
-        return min(Fraction(1), _rounded(logarithm.exp(), up=True))
+        return min(Fraction(1), _round(logarithm.exp(), up=True))
 
 
 def epsilon_of(rho: Fraction, delta: Fraction) -> Fraction:
@@ -59,7 +59,7 @@ def epsilon_of(rho: Fraction, delta: Fraction) -> Fraction:
     with localcontext(_PRECISE):
         t = Decimal(best)
         least = _outward(((1 + t) * _decimal(rho), *_c_terms(t, delta)), up=True)
-        return max(Fraction(0), _rounded(least, up=True))
+        return max(Fraction(0), _round(least, up=True))
 
 
 def rho_of(epsilon: Fraction, delta: Fraction) -> Fraction:
@@ -83,7 +83,7 @@ def rho_of(epsilon: Fraction, delta: Fraction) -> Fraction:
         if numerator <= 0:
             return Fraction(0)
         # The division errs by one part in 10^119, so it too is moved down before it is rounded down.
-        return _rounded(_outward((numerator / (1 + t),), up=False), up=False)
+        return _round(_outward((numerator / (1 + t),), up=False), up=False)
 
 
 def sulq_epsilon_of(rho: Fraction, delta: Fraction) -> Fraction:
@@ -96,7 +96,7 @@ def sulq_epsilon_of(rho: Fraction, delta: Fraction) -> Fraction:
     _check(rho, delta=delta)
     with localcontext(_PRECISE):
         spread = (_decimal(rho) * _decimal(1 / delta).ln()).sqrt()
-        return _rounded(_outward((_decimal(rho), 2 * spread), up=True), up=True)
+        return _round(_outward((_decimal(rho), 2 * spread), up=True), up=True)
 
 
 def sulq_rho_of(epsilon: Fraction, delta: Fraction) -> Fraction:
@@ -105,7 +105,7 @@ def sulq_rho_of(epsilon: Fraction, delta: Fraction) -> Fraction:
     with localcontext(_PRECISE):
         big_l = _decimal(1 / delta).ln()
         root = _outward(((big_l + _decimal(epsilon)).sqrt(), -big_l.sqrt()), up=False)
-        return _rounded(_outward((root * root,), up=False), up=False) if root > 0 else Fraction(0)
+        return _round(_outward((root * root,), up=False), up=False) if root > 0 else Fraction(0)
 
 
 def _c_terms(t: Decimal, delta: Fraction) -> tuple[Decimal, Decimal, Decimal]:
@@ -125,7 +125,7 @@ def _outward(terms: tuple[Decimal, ...], *, up: bool) -> Decimal:
     return total + margin if up else total - margin
 
 
-def _rounded(value: Decimal, *, up: bool) -> Fraction:
+def _round(value: Decimal, *, up: bool) -> Fraction:
     """``value`` to 40 significant digits in the named direction: short enough to print, far below a ledger unit."""
     return Fraction(Context(prec=40, rounding=ROUND_CEILING if up else ROUND_FLOOR).plus(value))
 

@@ -2,7 +2,7 @@
 
 A float is taken as the decimal it prints as: ``0.1`` is 1/10, not 3602879701896397/2^55, so ten times 0.1 is 1 (HOSTILE
 V43). Everything that is not plainly a finite number in range is refused with one code, ``BadEffort`` (V7): NaN passes
-every ``>`` check, ``True`` is 1, and ``float()`` takes ``1_000`` and other scripts' digits (HOSTILE section 7).
+every ``>`` check, ``True`` is 1, and ``float()`` takes ``1_000`` and other scripts' digits (HOSTILE, edges).
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def exact(value: object, name: str, *, least: Fraction = LEAST, most: Fraction =
     if number is None or not least <= number <= most:
         raise BadEffort(
             f'{name} must be a number from {show(least)} to {show(most)}, such as 0.5, "1/10" or Fraction(1, 10). '
-            f"Got {_printed(value)}."
+            f"Got {_print(value)}."
         )
     return number
 
@@ -77,7 +77,7 @@ def _from_decimal(value: Decimal) -> Fraction | None:
     return Fraction(value)
 
 
-def _printed(value: object) -> str:
+def _print(value: object) -> str:
     try:
         text = repr(value)
     except ValueError:  # CPython refuses to print integers of more than 4,300 digits

@@ -1,6 +1,6 @@
-"""EXP, LN and POWER, defined by us from operations that every engine computes alike.
+"""EXP, LN, LOG and POWER, rounding, signs and casts, defined by us from operations that every engine computes alike.
 
-Libraries differ in the last bit of these functions, and engines must agree on integers, so we do not call them. Each
+Libraries differ in the last bit of the first four, and engines must agree on integers, so we do not call them. Each
 is a fixed sequence of IEEE additions, multiplications, divisions and comparisons (so the same everywhere), accurate to
 a few units in the 13th digit or better. The number of steps depends on the argument's declared range, never on a value.
 """
@@ -8,9 +8,27 @@ a few units in the 13th digit or better. The number of steps depends on the argu
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
+from typing import Any
 
+from dodona.errors import BadQuery
+from dodona.query import letters
+from dodona.query.columns import LARGEST_INTEGER
 from dodona.query.program import Builder
-from dodona.query.types import INFINITY, LARGEST, Type, corners, number, times
+from dodona.query.types import (
+    INFINITY,
+    LARGEST,
+    Rules,
+    Type,
+    Value,
+    boolean,
+    corners,
+    guarded,
+    number,
+    numeric,
+    times,
+    truth,
+)
 
 _EXP_LIMIT = 746.0  # exp(-746) is 0 and exp(710) overflows, in doubles
 _EXP_TERMS = 15
@@ -72,6 +90,18 @@ def ln(build: Builder, x: int, kind: Type) -> tuple[int, Type]:
     return result, number(low, high, integral=False, nullable=kind.nullable or kind.low <= 0)
 
 
+def log(build: Builder, x: int, kind: Type, base: float) -> tuple[int, Type]:
+    """ln(x) / ln(base), and exactly k where it comes that near to a whole k: the logarithm of 1000 to base 10 is 3."""
+    natural, own = ln(build, x, kind)
+    raw = build.emit("mul", natural, build.const(1 / math.log(base)))
+    nearest = build.emit("floor", build.emit("add", raw, build.const(0.5)))
+    off = build.emit("abs", build.emit("sub", raw, nearest))
+    step = build.emit("if", build.emit("le", off, build.const(_SLACK)), nearest, raw)
+    ends = sorted(end / math.log(base) for end in (own.low, own.high))
+    slack = 2 * _SLACK * (1 + max(map(abs, ends)))
+    return step, number(ends[0] - slack, ends[1] + slack, integral=False, nullable=own.nullable)
+
+
 def whole_power(build: Builder, x: int, kind: Type, power: int) -> tuple[int, Type]:
     """x^power for power >= 1 by squaring."""
     result: int | None = None
@@ -102,3 +132,134 @@ def _power(x: float, power: int) -> float:
     for _ in range(power):
         result = times(result, x)
     return result
+
+
+MOST_DIGITS = 15
+
+
+def register(rules: Rules) -> None:
+    """Adds the rules of rounding, signs and casts between our own types: exact steps."""
+    rules.add("round", "trunc", least=1, most=2)(_rounded)
+    rules.add("sign", least=1)(_sign)
+    rules.add("as_real", "as_whole", least=1)(_as_number)
+    rules.add("as_flag", least=1)(_as_flag)
+    rules.add("as_text", least=1)(_as_text)
+
+
+def _rounded(build: Builder, op: str, args: Sequence[Value]) -> Value:
+    """To so many digits after the point, halves away from 0; or cut there. Before the point where they are negative.
+
+    What is rounded is x times a power of ten, as a double: 2.675 is no double, and what stands for it lies below.
+    """
+    x = numeric(build, args[0])
+    digits = _digits(build, args[1], op) if len(args) == 2 else 0
+    if x.type.step:
+        raise BadQuery(f"{op.upper()} takes a number. Got {x.type}; cut a time by DATE_TRUNC.")
+    if x.type.integral and digits >= 0:
+        return x
+    scale = 10.0 ** abs(digits)
+    grow, shrink = ("mul", "div") if digits > 0 else ("div", "mul")
+    scaled = build.emit(grow, x.step, build.const(scale)) if digits else x.step
+    whole = _to_whole(build, op, scaled)
+    step = build.emit(shrink, whole, build.const(scale)) if digits else whole
+    low, high = (_end(op, end, digits) for end in (x.type.low, x.type.high))
+    integral = digits <= 0 and max(abs(low), abs(high)) <= LARGEST_INTEGER
+    return guarded(build, step, number(low, high, integral=integral, nullable=x.type.nullable))
+
+
+def _to_whole(build: Builder, op: str, x: int) -> int:
+    """The size cut to a whole number, plus one where at least a half was cut off; then the sign again."""
+    size = build.emit("abs", x)
+    down = build.emit("floor", size)
+    if op == "round":
+        half = build.emit("le", build.const(0.5), build.emit("sub", size, down))
+        down = build.emit("if", half, build.emit("add", down, build.const(1.0)), down)
+    return build.emit("if", build.emit("lt", x, build.const(0.0)), build.emit("neg", down), down)
+
+
+def _end(op: str, end: float, digits: int) -> float:
+    """The same of an end of the range: rounding is monotone."""
+    if not math.isfinite(end):
+        return end
+    scale = 10.0 ** abs(digits)
+    scaled = end * scale if digits > 0 else end / scale
+    if not math.isfinite(scaled):
+        return math.copysign(math.inf, end)
+    down = float(math.floor(abs(scaled)))
+    down += op == "round" and abs(scaled) - down >= 0.5
+    whole = math.copysign(down, scaled) if down else 0.0
+    return whole / scale if digits > 0 else whole * scale
+
+
+def _digits(build: Builder, value: Value, op: str) -> int:
+    constants = build.steps[value.step].constants if value.step >= 0 and build.steps[value.step].op == "const" else ()
+    found: Any = constants[0] if constants and value.type.kind == "number" else _negated(build, value)
+    if found is None or found != int(found) or abs(found) > MOST_DIGITS:
+        raise BadQuery(f"{op.upper()} takes a constant number of digits, from -{MOST_DIGITS} to {MOST_DIGITS}.")
+    return int(found)
+
+
+def _negated(build: Builder, value: Value) -> float | None:
+    """-2, which is the negation of a constant."""
+    step = build.steps[value.step] if value.step >= 0 else None
+    if step is None or step.op != "neg" or build.steps[step.args[0]].op != "const":
+        return None
+    inner = build.steps[step.args[0]].constants[0]
+    return None if inner is None else -inner
+
+
+def _sign(build: Builder, op: str, args: Sequence[Value]) -> Value:
+    """-1, 0 or 1; what is neither above nor below 0 is 0 already, or NULL."""
+    (x,) = (numeric(build, arg) for arg in args)
+    zero, kind = build.const(0.0), x.type
+    below = build.emit("if", build.emit("lt", x.step, zero), build.const(-1.0), x.step)
+    step = build.emit("if", build.emit("lt", zero, x.step), build.const(1.0), below)
+    low, high = (float((end > 0) - (end < 0)) for end in (kind.low, kind.high))
+    return Value(step, number(low, high, integral=True, nullable=kind.nullable))
+
+
+def _as_number(build: Builder, op: str, args: Sequence[Value]) -> Value:
+    """A truth as 0 or 1, a listed whole number as a number; a number as it is."""
+    (value,) = args
+    if value.type.kind == "label" and type(value.type.labels[0]) is int:
+        value = _listed(build, value)
+    if value.type.kind in ("label", "text"):
+        raise BadQuery(
+            "a text is no number: state the column as an integer or a real one in the schema, or write CASE."
+        )
+    x = numeric(build, value)
+    if op == "as_whole" and not x.type.integral:
+        raise BadQuery(
+            "CAST to a whole number rounds in some databases and cuts in others: write ROUND, TRUNC, FLOOR or CEIL."
+        )
+    if x.type.step:
+        raise BadQuery(f"{x.type} is no number: write DATEDIFF('day', '1970-01-01', x), or a part such as YEAR(x).")
+    return x
+
+
+def _listed(build: Builder, value: Value) -> Value:
+    """The number that stands at a place of the list."""
+    numbers = [int(own) for own in value.type.labels]
+    if max(map(abs, numbers)) > LARGEST_INTEGER:
+        raise BadQuery("a whole number beyond 2^53 is no double.")
+    step = letters.by_place(build, value.step, [float(own) for own in numbers], value.type.nullable)
+    low, high = float(min(numbers)), float(max(numbers))
+    return Value(step, number(low, high, integral=True, nullable=value.type.nullable))
+
+
+def _as_flag(build: Builder, op: str, args: Sequence[Value]) -> Value:
+    """A number is true unless it is 0."""
+    (value,) = args
+    if value.type.kind == "boolean":
+        return truth(value)
+    x = _as_number(build, "as_real", [value])
+    return Value(build.emit("ne", x.step, build.const(0.0)), boolean(x.type.nullable))
+
+
+def _as_text(build: Builder, op: str, args: Sequence[Value]) -> Value:
+    """A text is one already; others have no one way to be written."""
+    (value,) = args
+    kind: Type = value.type
+    if kind.kind == "text" or (kind.kind == "label" and all(isinstance(own, str) for own in kind.labels)):
+        return value
+    raise BadQuery(f"{kind} has no one way to be written as a text: compare it as it is, or write CASE.")

@@ -89,6 +89,7 @@ _RESERVED = frozenset(
         "GROUP",
         "BY",
         "AS",
+        "INTERVAL",
     ]
 )
 _LITERALS: dict[type, Callable[[Any], str]] = {
@@ -105,6 +106,10 @@ def _infix(sign: str) -> Callable[..., str]:
 
 def _case(*args: str) -> str:
     return f"CASE WHEN {args[0]} THEN {args[1]} ELSE {args[2]} END"
+
+
+def _cast_to(kind: str) -> Callable[..., str]:
+    return lambda x: f"CAST({x} AS {kind})"
 
 
 _SHAPES: dict[str, Callable[..., str]] = {
@@ -127,6 +132,12 @@ _SHAPES: dict[str, Callable[..., str]] = {
     "in": lambda a, *values: f"({a} IN ({', '.join(values)}))",
     "between": lambda a, low, high: f"({a} BETWEEN {low} AND {high})",
     "if": _case,
+    "like": lambda a, pattern, *sign: f"({a} LIKE {pattern}{f' ESCAPE {sign[0]}' if sign else ''})",
+    "as_real": _cast_to("DOUBLE"),
+    "as_whole": _cast_to("BIGINT"),
+    "as_flag": _cast_to("BOOLEAN"),
+    "as_text": _cast_to("VARCHAR"),
+    "shift": lambda a, count, unit: f"({a} + INTERVAL '{count.strip('()')}' {unit.strip(chr(39)).upper()})",
 }
 
 
@@ -142,6 +153,13 @@ def walk(expr: Expr) -> Iterator[Expr]:
 def columns_of(expr: Expr) -> frozenset[str]:
     """The names of the columns an expression reads."""
     return frozenset(node.name for node in walk(expr) if isinstance(node, Column))
+
+
+def conjuncts_of(expr: Expr) -> list[Expr]:
+    """The conditions that AND joins; all of them are true where the whole is."""
+    if isinstance(expr, Call) and expr.op == "and":
+        return [part for arg in expr.args for part in conjuncts_of(arg)]
+    return [expr]
 
 
 def expr_from_json(data: Any) -> Expr:

@@ -1,8 +1,9 @@
 """A query compiled against a schema: the program engines run, and everything a mechanism must know, data unseen.
 
 Grid. Each summed value is clipped to its range and truncated towards 0 to a whole multiple of 2^-bits, so sums are
-integers and the sensitivity is the proven one (HOSTILE A1-A5). Whole numbers keep bits = 0; others get the bits that
-put their largest size just below 2^24 (2^18 where they are multiplied with each other, so that BLAS sums of products
+integers and the sensitivity is the proven one (HOSTILE A1-A5). Whole numbers, up to 2^53 in size, keep bits = 0: what
+is summed is the number itself, and engines add wide integers. Others get the bits that put their largest size just
+below 2^24 (2^18 where they are multiplied with each other, so that BLAS sums of products
 stay exact).
 
 Weights. Coordinate i gets noise of scale proportional to w_i: either its own largest size (``balanced``: each part of
@@ -12,25 +13,32 @@ the same error in its own units).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+import functools
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dodona.errors import BadQuery
-from dodona.query import vectors
-from dodona.query.expr import Call, Expr
-from dodona.query.planner import SUM_BITS, Place, Planner, Segment, inside, side_by_side
-from dodona.query.program import Program
-from dodona.query.reach import Reach
-from dodona.query.roots import planned_range_roots, planned_roots
+from dodona.query import dates
+from dodona.query.columns import LARGEST_INTEGER
+from dodona.query.compiler import Compiler, exponent, taken_off
+from dodona.query.expr import Expr, columns_of, conjuncts_of
+from dodona.query.program import FATES, Block, Builder, Program, fate_of
 from dodona.query.schema import Label, Schema
+from dodona.query.sensitivity import Reach
 from dodona.query.statistic import (
+    LOST,
+    OTHER,
+    OTHER_TOO,
+    Distinct,
     Features,
     Gate,
+    Losses,
     Nearest,
     Outer,
     Partition,
@@ -41,6 +49,171 @@ from dodona.query.statistic import (
     Stack,
     Value,
 )
+from dodona.query.types import Value as Typed
+from dodona.query.types import numeric
+
+# What planning a query collects, and the leaves that every kind of query is planned from; ``plan.py`` uses it.
+
+
+SUM_BITS = 24
+PRODUCT_BITS = 18
+MOST_CELLS = 1_000_000
+
+
+@dataclass(frozen=True)
+class Segment:
+    """One block of the answer: its shape and the labels along its partition axes."""
+
+    shape: tuple[int, ...]
+    labels: tuple[tuple[Label, ...], ...]
+
+
+class Scalar(NamedTuple):
+    """A value on its grid: its step, its bits, its range in whole steps, and whether the grid takes nothing off it.
+
+    ``taken``: what fixed point inside the expression may have taken off already. ``fixed``: public columns alone say
+    what it is, so that replacing the private part of a row does not change it.
+    """
+
+    step: int
+    bits: int
+    low: int
+    high: int
+    whole: bool
+    taken: float = 0.0
+    fixed: bool = False
+
+    @property
+    def size(self) -> int:
+        return max(abs(self.low), abs(self.high))
+
+    @property
+    def unit(self) -> float:
+        return math.ldexp(1.0, -self.bits)
+
+    @property
+    def rounding(self) -> float:
+        return (0.0 if self.whole else self.unit) + self.taken
+
+
+class Coordinate(NamedTuple):
+    """What one step is worth, the most the grid takes off one row, and the share of the noise."""
+
+    unit: float
+    rounding: float
+    weight: Fraction
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where in the nesting a part stands: the cell and condition it is summed under."""
+
+    key: int | None = None
+    cells: tuple[int, ...] = ()
+    labels: tuple[tuple[Label, ...], ...] = ()
+    where: int | None = None
+    public: tuple[Expr, ...] = ()
+
+
+@dataclass
+class Planner:
+    """Collects what the parts of one query need: steps, blocks, coordinates, scopes. ``kinds`` plans each part."""
+
+    schema: Schema
+    level: bool
+    kinds: Mapping[type, Callable[[Planner, Any, Place], Reach]]
+    build: Builder = field(default_factory=Builder)
+    blocks: list[Block] = field(default_factory=list)
+    units: list[NDArray[np.float64]] = field(default_factory=list)
+    rounding: list[NDArray[np.float64]] = field(default_factory=list)
+    weights: list[Fraction] = field(default_factory=list)
+    segments: list[Segment] = field(default_factory=list)
+    scopes: list[tuple[Expr, ...]] = field(default_factory=list)
+    order: list[NDArray[np.intp]] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.compiler = Compiler(self.schema, self.build)
+        self.public = frozenset(self.schema.public)
+
+    def plan(self, query: Query, place: Place) -> Reach:
+        kind = self.kinds.get(type(query))
+        if kind is None:
+            raise BadQuery(f"{type(query).__name__} has no totals of its own: hand it to select().")
+        return kind(self, query, place)
+
+    def is_public(self, expr: Expr) -> bool:
+        return all((self.schema.find(name) or name) in self.public for name in columns_of(expr))
+
+    def public_conjuncts(self, condition: Expr) -> tuple[Expr, ...]:
+        """The conditions over public columns that must hold where ``condition`` does: they gate it (SuLQ 3.1.2)."""
+        return tuple(part for part in conjuncts_of(condition) if self.is_public(part))
+
+    # -- leaves ----------------------------------------------------------------------------------------------------
+
+    def bounded(self, expr: Expr) -> Typed:
+        """A number with a finite range, or a refusal that says how to give it one."""
+        value = numeric(self.build, self.compiler.value(expr))
+        if not value.type.bounded:
+            raise BadQuery(
+                f"{expr} must have a finite range. Its range is [{value.type.low:g}, {value.type.high:g}]; "
+                "bound it with LEAST and GREATEST, or keep the divisor away from 0."
+            )
+        return value
+
+    def scalar(self, value: Typed, most_bits: int, bits: int | None = None) -> Scalar:
+        """The value on its grid; whole numbers keep their own (those to be multiplied, of moderate size)."""
+        kind = value.type
+        whole = kind.integral and kind.size <= (LARGEST_INTEGER if most_bits == SUM_BITS else 2**PRODUCT_BITS)
+        if bits is None:
+            bits = 0 if whole else most_bits - exponent(kind.size)
+        step = self.compiler.grid(value, bits)
+        low, high = (math.trunc(math.ldexp(end, bits)) for end in (kind.low, kind.high))
+        low, high = (min(low, 0), max(high, 0)) if kind.nullable else (low, high)
+        return Scalar(step, bits, low, high, whole and bits >= 0)
+
+    def leaf(self, expr: Expr, most_bits: int) -> Scalar:
+        """An expression on its grid, with what its own fixed point takes off."""
+        own = self.scalar(self.bounded(expr), most_bits)
+        return own._replace(taken=taken_off(expr, self.schema), fixed=self.is_public(expr))
+
+    def weight(self, scalar: Scalar) -> Fraction:
+        """Level: one unit of the question, in steps; balanced: the coordinate's own largest size."""
+        if self.level:
+            return Fraction(2) ** scalar.bits
+        return Fraction(max(scalar.size, scalar.high - scalar.low, 1))
+
+    def add(self, place: Place, block: Block, coordinates: Sequence[Coordinate], inner: tuple[int, ...]) -> None:
+        """One block of sums under the place's cell and condition."""
+        cells = math.prod(place.cells)
+        self.blocks.append(replace(block, key=place.key, cells=cells, where=place.where))
+        self.order.append(np.arange(cells * len(coordinates)) + sum(map(len, self.order)))
+        self.units.append(np.tile([c.unit for c in coordinates], cells))
+        self.rounding.append(np.tile([c.rounding for c in coordinates], cells))
+        self.weights += [c.weight for c in coordinates] * cells
+        self.segments.append(Segment((*place.cells, *inner), place.labels))
+        self.scopes.append(place.public)
+
+
+def side_by_side(p: Planner, scalars: Sequence[Scalar], place: Place, shape: tuple[int, ...]) -> Reach:
+    coordinates = [Coordinate(s.unit, s.rounding, p.weight(s)) for s in scalars]
+    p.add(place, block_of(scalars), coordinates, shape)
+    reaches = [Reach.scalar(s.low, s.high, c.weight) for s, c in zip(scalars, coordinates, strict=True)]
+    return Reach.stack(reach.kept() if s.fixed else reach for reach, s in zip(reaches, scalars, strict=True))
+
+
+def block_of(scalars: Sequence[Scalar]) -> Block:
+    return Block(tuple(s.step for s in scalars), max(s.size for s in scalars))
+
+
+def inside(p: Planner, place: Place, key: int, labels: tuple[Label, ...]) -> Place:
+    """The place of what is inside a partition: its key joined to those around it."""
+    cells = len(labels)
+    if math.prod(place.cells) * cells > MOST_CELLS:
+        raise BadQuery(f"a partition must have at most {MOST_CELLS} cells. Got {math.prod(place.cells) * cells}.")
+    if place.key is not None:
+        shifted = p.build.emit("mul", place.key, p.build.const(float(cells)))
+        key = p.build.emit("add", shifted, key)
+    return replace(place, key=key, cells=(*place.cells, cells), labels=(*place.labels, labels))
 
 
 @dataclass(frozen=True)
@@ -50,6 +223,8 @@ class Plan:
     ``places``: for each weight (share of the noise), the coordinates that have it.
 
     ``scopes``: for each part of the query, the conditions over public columns that a row must meet to matter to it.
+
+    ``order``: for each number of the answer its place among the program's totals, where that is another.
     """
 
     program: Program
@@ -59,11 +234,16 @@ class Plan:
     reach: Reach
     segments: tuple[Segment, ...]
     scopes: tuple[tuple[Expr, ...], ...]
+    order: NDArray[np.intp] | None = None
 
     @property
     def dimension(self) -> int:
         """How many numbers the answer has."""
         return len(self.units)
+
+    def totals(self, sums: NDArray[Any]) -> NDArray[Any]:
+        """The program's totals in the order of the answer."""
+        return sums if self.order is None else sums[self.order]
 
     def shaped(self, flat: NDArray[Any]) -> NDArray[Any]:
         """A flat vector in the shape of the answer: one block keeps its shape, several stay flat."""
@@ -71,66 +251,111 @@ class Plan:
 
 
 def _value(p: Planner, query: Value, place: Place) -> Reach:
-    return _leaves(p, (query,), place, ())
+    return leaves(p, (query,), place, ())
 
 
-def _leaves(p: Planner, parts: Sequence[Value], place: Place, shape: tuple[int, ...]) -> Reach:
-    """Scalars side by side: one block."""
-    return side_by_side(p, [p.leaf(part.expr, SUM_BITS) for part in parts], place, shape)
+def leaves(p: Planner, parts: Sequence[Value], place: Place, shape: tuple[int, ...]) -> Reach:
+    """Scalars side by side: one block. A condition is 0 wherever a public one that it is joined to is not true."""
+    reach = side_by_side(p, [p.leaf(part.expr, SUM_BITS) for part in parts], place, shape)
+    if p.public:
+        conditions = [part.expr for part in parts if p.compiler.value(part.expr).type.kind == "boolean"]
+        gates = [p.public_conjuncts(condition) for condition in conditions]
+        if len(conditions) == len(parts) and all(gates):
+            p.scopes[-1:] = dict.fromkeys(place.public + gate for gate in gates)
+    return reach
 
 
 def _stack(p: Planner, query: Stack, place: Place) -> Reach:
+    if any(type(part) is Distinct for part in query.parts) and {type(part) for part in query.parts} <= {
+        Value,
+        Distinct,
+    }:
+        return _kinds()[Distinct](p, query, place)
     if all(type(part) is Value for part in query.parts):
-        return _leaves(p, query.parts, place, (len(query.parts),))  # type: ignore[arg-type]
+        return leaves(p, query.parts, place, (len(query.parts),))  # type: ignore[arg-type]
     return Reach.stack([p.plan(part, place) for part in query.parts])
 
 
 def _gate(p: Planner, query: Gate, place: Place) -> Reach:
     condition = p.compiler.condition(query.where).step
     where = condition if place.where is None else p.build.emit("and", place.where, condition)
-    conjuncts = tuple(part for part in _conjuncts(query.where) if p.is_public(part))
-    reach = p.plan(query.of, replace(place, where=where, public=place.public + conjuncts))
+    reach = p.plan(query.of, replace(place, where=where, public=place.public + p.public_conjuncts(query.where)))
     return reach if p.is_public(query.where) else reach.gated()
 
 
-def _conjuncts(expr: Expr) -> list[Expr]:
-    if isinstance(expr, Call) and expr.op == "and":
-        return [part for arg in expr.args for part in _conjuncts(arg)]
-    return [expr]
-
-
-def _partition(p: Planner, query: Partition, place: Place) -> Reach:
-    key = p.compiler.value(query.by)
+def keys_of(p: Planner, by: Expr) -> tuple[int, tuple[Label, ...], bool]:
+    """The step that numbers the groups of an expression, their labels, and whether a row may be in none."""
+    key = p.compiler.value(by)
     step, kind = key.step, key.type
     labels: tuple[Label, ...] = kind.labels
     if kind.kind == "boolean":
         step, labels = p.build.emit("number", step), (False, True)
+    elif key.key is not None:
+        step, labels = key.key
+    elif kind.kind == "text":
+        raise BadQuery(
+            f"{by} is open text, whose values nobody listed: group by a condition on it, such as {by} LIKE 'a%', "
+            "state its values in the schema as a category, or find those of enough people: release.keys, with_keys."
+        )
     elif kind.kind == "number":
         if not (kind.integral and kind.bounded and kind.high - kind.low < 65_536):
             raise BadQuery(f"a partition needs listed values, a condition, buckets or whole numbers. Got {kind}.")
-        labels = tuple(range(int(kind.low), int(kind.high) + 1))
+        labels = dates.labels(int(kind.low), int(kind.high), kind.step)
         step = p.build.emit("sub", step, p.build.const(kind.low))
+    return step, labels, kind.nullable
+
+
+def _partition(p: Planner, query: Partition, place: Place) -> Reach:
+    step, labels, nullable = keys_of(p, query.by)
+    if query.other and nullable:
+        step = p.build.emit("coalesce", step, p.build.const(float(len(labels))))
+        labels = (*labels, OTHER if OTHER not in labels else OTHER_TOO)
     reach = p.plan(query.of, inside(p, place, step, labels))
     return reach if p.is_public(query.by) else reach.parted()
 
 
-_KINDS: dict[type, Callable[[Planner, Any, Place], Reach]] = {
-    Value: _value,
-    Stack: _stack,
-    Gate: _gate,
-    Partition: _partition,
-    Features: vectors.features,
-    Outer: vectors.outer,
-    Nearest: vectors.nearest,
-    Products: vectors.products,
-    PrefixRoots: planned_roots,
-    RangeRoots: planned_range_roots,
-}
+def _losses(p: Planner, query: Losses, place: Place) -> Reach:
+    """For each column, a count of every fate but the usual one; a row is in one of them, or in none."""
+    scalars, reaches = [], []
+    for name in query.columns:
+        if p.schema.find(name) in p.schema.lookups:
+            raise BadQuery(
+                f"losses are of the table's own columns. {name} comes from a public table, which loses none."
+            )
+        fate = p.build.emit("column", constants=fate_of(p.compiler.stored(name)))
+        for lost in LOST[p.schema[str(p.schema.find(name))].kind]:
+            is_so = p.build.emit("eq", fate, p.build.const(float(FATES.index(lost))))
+            counted = p.build.emit("grid", p.build.emit("number", is_so), constants=(0.0, 1.0, 0))
+            scalars.append(Scalar(counted, 0, 0, 1, True))
+        reaches.append(Reach.scalar(0, 1, p.weight(scalars[-1])).parted())
+    coordinates = [Coordinate(s.unit, s.rounding, p.weight(s)) for s in scalars]
+    p.add(place, block_of(scalars), coordinates, (len(scalars),))
+    return Reach.stack(reaches)
+
+
+@functools.cache
+def _kinds() -> dict[type, Callable[[Planner, Any, Place], Reach]]:
+    from dodona.query import vectors  # their rules are written with what this file holds
+
+    return {
+        Value: _value,
+        Stack: _stack,
+        Gate: _gate,
+        Partition: _partition,
+        Features: vectors.features,
+        Outer: vectors.outer,
+        Nearest: vectors.nearest,
+        Products: vectors.products,
+        PrefixRoots: vectors.planned_roots,
+        RangeRoots: vectors.planned_range_roots,
+        Distinct: vectors.distinct,
+        Losses: _losses,
+    }
 
 
 def compile_query(query: Query, schema: Schema, *, level: bool) -> Plan:
     """The plan of a query; every refusal of the language happens here, before any charge."""
-    planner = Planner(schema, level, _KINDS)
+    planner = Planner(schema, level, _kinds())
     try:
         with np.errstate(over="ignore", invalid="ignore"):  # what is too large is refused below, in words
             reach = planner.plan(query, Place())
@@ -142,7 +367,9 @@ def compile_query(query: Query, schema: Schema, *, level: bool) -> Plan:
     if not (np.isfinite(units).all() and np.isfinite(rounding).all()):
         raise BadQuery("the products of these features are too large for a number.")
     segments, scopes = tuple(planner.segments), tuple(planner.scopes)
-    return Plan(program, units, rounding, _places(planner.weights), reach, segments, scopes)
+    order = np.concatenate(planner.order)
+    moved = None if np.array_equal(order, np.arange(len(order))) else order
+    return Plan(program, units, rounding, _places(planner.weights), reach, segments, scopes, moved)
 
 
 def _places(weights: Sequence[Fraction]) -> dict[Fraction, NDArray[np.intp]]:

@@ -1,141 +1,62 @@
-"""The public facts about a table: its columns, their ranges and categories, and which columns are public.
-
-Everything a mechanism may rely on is stated here by the curator, never read from the data: a bound taken from the data
-is itself a release (HOSTILE A9).
-"""
+"""The public facts about a table: its columns by name (``columns.py``), in order, and as plain data."""
 
 from __future__ import annotations
 
-import math
-import sys
+import hashlib
+import json
+import string
+import unicodedata
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from itertools import pairwise
 from typing import Any
 
 from dodona.errors import BadSchema
+from dodona.query.columns import Category, Column, Date, Flag, Integer, Label, Real, Text, Timestamp, closed, required
+from dodona.query.lookup import Lookup
 
-LARGEST_INTEGER = 2**53  # every integer up to here is a double, so engines agree on it
-MOST_CATEGORIES = 65_536
+__all__ = [
+    "Category",
+    "Column",
+    "Date",
+    "Flag",
+    "Integer",
+    "Label",
+    "Real",
+    "Schema",
+    "Text",
+    "Timestamp",
+    "closed",
+    "required",
+    "same_name",
+]
 
-Label = str | int | bool
+_ASCII_LOWER = str.maketrans(string.ascii_uppercase, string.ascii_lowercase)
 
 
-def _number(value: Any, what: str) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) <= sys.float_info.max:
-        raise BadSchema(f"{what} must be a finite number. Got {value!r}.")
-    return float(value)
+def same_name(asked: str, own: str) -> bool:
+    """Whether a name as it is written in a question means ``own``: the same letters, A to Z in either case.
 
-
-@dataclass(frozen=True)
-class _Range:
-    """A numeric column in [``low``, ``high``]. Values outside are clipped; NULL, NaN and infinities are missing.
-
-    ``missing``: what a missing value counts as. Without it, a row that misses the value contributes 0 to any sum.
-    ``public``: the values are known to everyone, so only the other columns of a row are protected (SuLQ 3.1.2).
+    Only these 26, as databases do: Unicode's wider folding would take the Kelvin sign for a k and STRASSE for straße.
     """
-
-    low: float
-    high: float
-    missing: float | None = None
-    public: bool = False
-
-    def __post_init__(self) -> None:
-        low, high = _number(self.low, "low"), _number(self.high, "high")
-        if not low < high:
-            raise BadSchema(f"low must be below high. Got low={self.low!r}, high={self.high!r}.")
-        if self.missing is not None and not low <= _number(self.missing, "missing") <= high:
-            raise BadSchema(f"missing must lie in [{self.low}, {self.high}]. Got {self.missing!r}.")
-        for name in ("low", "high", "missing"):
-            value = getattr(self, name)
-            object.__setattr__(self, name, None if value is None else float(value))
-
-    def describe(self) -> dict[str, Any]:
-        """The column as plain data, for TOML and JSON."""
-        return _described(self, {"low": self.low, "high": self.high})
+    return asked == own or asked.translate(_ASCII_LOWER) == own.translate(_ASCII_LOWER)
 
 
-@dataclass(frozen=True)
-class Real(_Range):
-    """A real-valued column."""
-
-    kind = "real"
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if max(abs(self.low), abs(self.high)) > 1e150:
-            raise BadSchema(f"bounds must stay within 1e150 in size. Got [{self.low}, {self.high}].")
+def _alike(name: str) -> str:
+    """Equal for names that a reader, or an engine with rules of its own, may take for one another."""
+    return unicodedata.normalize("NFD", unicodedata.normalize("NFD", name).casefold())
 
 
-@dataclass(frozen=True)
-class Integer(_Range):
-    """A whole-number column; a stored value that is not whole is missing."""
-
-    kind = "integer"
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        for name in ("low", "high", "missing"):
-            value = getattr(self, name)
-            if value is not None and (value != math.floor(value) or abs(value) > LARGEST_INTEGER):
-                raise BadSchema(f"{name} of an integer column must be whole and within 2^53. Got {value!r}.")
+def _unwritable(name: str) -> bool:
+    """A NUL, or half a character: no engine could be told such a name."""
+    return "\x00" in name or name.encode(errors="ignore").decode() != name
 
 
-@dataclass(frozen=True, init=False)
-class Category:
-    """A column that holds one of the listed ``values``; anything else counts as missing."""
-
-    values: tuple[Label, ...]
-    missing: Label | None
-    public: bool
-    kind = "category"
-
-    def __init__(self, *values: Label, missing: Label | None = None, public: bool = False) -> None:
-        if not 1 <= len(values) <= MOST_CATEGORIES:
-            raise BadSchema(f"a category column must list 1 to {MOST_CATEGORIES} values. Got {len(values)}.")
-        types = {type(value) for value in values}
-        if len(types) != 1 or not types <= {str, int, bool}:
-            raise BadSchema("the values of a category must all be text, or all whole numbers, or all true/false.")
-        if len(set(values)) != len(values):
-            raise BadSchema("the values of a category must differ from each other.")
-        if missing is not None and (type(missing) not in types or missing not in values):
-            raise BadSchema(f"missing must be one of the category's values. Got {missing!r}.")
-        object.__setattr__(self, "values", tuple(values))
-        object.__setattr__(self, "missing", missing)
-        object.__setattr__(self, "public", bool(public))
-
-    def describe(self) -> dict[str, Any]:
-        """The column as plain data, for TOML and JSON."""
-        return _described(self, {"values": list(self.values)})
-
-
-@dataclass(frozen=True)
-class Flag:
-    """A true/false column: a boolean, or a number that is 0 or 1; anything else is missing."""
-
-    missing: bool | None = None
-    public: bool = False
-    kind = "flag"
-
-    def __post_init__(self) -> None:
-        if self.missing is not None and not isinstance(self.missing, bool):
-            raise BadSchema(f"missing must be true or false. Got {self.missing!r}.")
-
-    def describe(self) -> dict[str, Any]:
-        """The column as plain data, for TOML and JSON."""
-        return _described(self, {})
-
-
-Column = Real | Integer | Category | Flag
-
-
-def _described(column: Any, own: dict[str, Any]) -> dict[str, Any]:
-    described = {"type": column.kind, **own}
-    if column.missing is not None:
-        described["missing"] = column.missing
-    if column.public:
-        described["public"] = True
-    return described
+_ENDS = ("low", "high")
+_NEEDED = {"real": _ENDS, "integer": _ENDS, "date": _ENDS, "timestamp": _ENDS, "category": ("values",), "flag": ()}
+_NEEDED |= {"text": ("max_length",)}
+_MAY = {"date": ("format",), "timestamp": ("format", "step"), "text": ("fold", "trim")}
+_MAY |= {"category": ("fold", "trim", "aliases", "other")}
+_KINDS: dict[str, Any] = {"real": Real, "integer": Integer, "flag": Flag, "date": Date, "timestamp": Timestamp}
+_KINDS |= {"text": Text}
 
 
 def _column(name: str, description: Any) -> Column:
@@ -143,28 +64,27 @@ def _column(name: str, description: Any) -> Column:
         raise BadSchema(f"column {name!r} must be described by a table with a type. Got {description!r}.")
     fields = dict(description)
     kind = fields.pop("type", None)
-    needed = {"real": ("low", "high"), "integer": ("low", "high"), "category": ("values",), "flag": ()}
-    if not isinstance(kind, str) or kind not in needed:
-        raise BadSchema(f"column {name!r} must have type real, integer, category or flag. Got {kind!r}.")
-    absent = [field for field in needed[kind] if field not in fields]
+    if not isinstance(kind, str) or kind not in _NEEDED:
+        raise BadSchema(f"column {name!r} must have type {', '.join(_NEEDED)}. Got {kind!r}.")
+    absent = [field for field in _NEEDED[kind] if field not in fields]
     if absent:
         raise BadSchema(
             f"column {name!r} must state {' and '.join(absent)}: bounds and categories are the curator's to state, "
             "from what is publicly known, never from the data."
         )
-    unknown = set(fields) - set(needed[kind]) - {"missing", "public"}
+    unknown = set(fields) - set(_NEEDED[kind]) - {"missing", "public", "required"} - set(_MAY.get(kind, ()))
     if unknown:
         raise BadSchema(f"column {name!r} has unknown settings: {', '.join(sorted(unknown))}.")
-    if not isinstance(fields.get("public", False), bool):
-        raise BadSchema(f"column {name!r}: public must be true or false. Got {fields['public']!r}.")
+    for setting in ("public", "required"):
+        if not isinstance(fields.get(setting, False), bool):
+            raise BadSchema(f"column {name!r}: {setting} must be true or false. Got {fields[setting]!r}.")
     try:
         if kind == "category":
             values = fields.pop("values")
             if not isinstance(values, list | tuple):
                 raise BadSchema(f"values must be a list. Got {values!r}.")
             return Category(*values, **fields)
-        ranged: dict[str, type[Real | Integer | Flag]] = {"real": Real, "integer": Integer, "flag": Flag}
-        return ranged[kind](**fields)
+        return _KINDS[kind](**fields)  # type: ignore[no-any-return]
     except BadSchema as error:
         raise BadSchema(f"column {name!r}: {error}") from None
 
@@ -176,14 +96,39 @@ class Schema(Mapping[str, Column]):
         if not columns:
             raise BadSchema("a schema must have at least one column.")
         for name, column in columns.items():
-            if not isinstance(name, str) or not name or "\x00" in name or len(name) > 255:
+            if not isinstance(name, str) or not name or len(name) > 255 or _unwritable(name):
                 raise BadSchema(f"a column's name must be text of 1 to 255 characters. Got {name!r}.")
-            if not isinstance(column, Real | Integer | Category | Flag):
-                raise BadSchema(f"column {name!r} must be a Real, Integer, Category or Flag. Got {column!r}.")
-        folded = sorted(name.casefold() for name in columns)
-        if any(a == b for a, b in pairwise(folded)):
-            raise BadSchema("column names must differ in more than upper and lower case.")
+            if not isinstance(column, Real | Integer | Category | Flag | Text):
+                raise BadSchema(
+                    f"column {name!r} must be a Real, Integer, Date, Timestamp, Category, Flag or Text. Got {column!r}."
+                )
+        seen: dict[str, str] = {}
+        for name in columns:
+            other = seen.setdefault(_alike(name), name)
+            if other != name:
+                raise BadSchema(
+                    "column names must differ in more than upper and lower case, or than how an accent is encoded. Got "
+                    f"{other!r} and {name!r}. Rename one of them in the data."
+                )
         self._columns = dict(columns)
+        self._lookups: dict[str, Lookup] = {}
+        self._digest = ""  # until it is asked for
+
+    def with_lookups(self, columns: Mapping[str, Column], lookups: Mapping[str, Lookup]) -> Schema:
+        """A schema with columns that are looked up by others, beside those that rows hold (``query/lookup.py``)."""
+        made = Schema(columns)
+        made._lookups = dict(lookups)
+        return made
+
+    @property
+    def lookups(self) -> Mapping[str, Lookup]:
+        """How columns are found that no row holds; also whether it finds its key, under a name of no column."""
+        return self._lookups
+
+    @property
+    def stored(self) -> tuple[str, ...]:
+        """The names of the columns that rows hold."""
+        return tuple(name for name in self._columns if name not in self._lookups)
 
     def __getitem__(self, name: str) -> Column:
         return self._columns[name]
@@ -195,16 +140,25 @@ class Schema(Mapping[str, Column]):
         return len(self._columns)
 
     def __hash__(self) -> int:
-        return hash(tuple(self._columns.items()))
+        return hash((*self._columns.items(), *self._lookups.items()))
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Schema):
+            return dict(self) == other
+        return self._columns == other._columns and self._lookups == other._lookups
 
     def __repr__(self) -> str:
         return f"Schema({self._columns!r})"
 
     def find(self, name: str) -> str | None:
-        """The column's own spelling: an exact match, or else the one that differs in case only."""
+        """The column's own spelling: an exact match, or else the one that differs in the case of A to Z only."""
         if name in self._columns:
             return name
-        return next((own for own in self._columns if own.casefold() == name.casefold()), None)
+        return next((own for own in self._columns if same_name(name, own)), None)
+
+    def resembles(self, name: str) -> bool:
+        """Whether a column differs from ``name`` in nothing but case, of any letter, or the encoding of accents."""
+        return any(_alike(own) == _alike(name) for own in self._columns)
 
     @property
     def public(self) -> tuple[str, ...]:
@@ -214,6 +168,16 @@ class Schema(Mapping[str, Column]):
     def describe(self) -> dict[str, dict[str, Any]]:
         """The schema as plain data; ``Schema.read`` is its inverse."""
         return {name: column.describe() for name, column in self._columns.items()}
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 of all that the schema says, private columns and their bounds included; order does not count."""
+        if not self._digest:
+            stated: Any = self.describe()
+            if self._lookups:
+                stated = [stated, {name: lookup.digest for name, lookup in self._lookups.items()}]
+            self._digest = hashlib.sha256(json.dumps(stated, sort_keys=True).encode()).hexdigest()
+        return self._digest
 
     @staticmethod
     def read(described: Any) -> Schema:

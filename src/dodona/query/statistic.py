@@ -13,13 +13,26 @@ from typing import Any
 
 from dodona.errors import BadQuery
 from dodona.query.expr import Call, Expr, Literal, expr_from_json
-from dodona.query.subsets import lattice_entries, subsets
+from dodona.query.program import lattice_entries, subsets
 from dodona.query.text import parsed
 
 MOST_PARTS = 100_000
 MOST_PRODUCTS = 2_000_000
 MOST_ENTRIES = 2**25
 DEEPEST = 16
+OTHER = "(other)"
+OTHER_TOO = "(none of these)"
+"""What the cell of rows in no group is called; the second where a group has the first as its name."""
+MOST_LOSSES = 300
+"""Columns whose losses are counted at once."""
+LOST = {
+    "real": ("below", "above", "missing"),
+    **dict.fromkeys(("integer", "date", "timestamp"), ("below", "above", "missing")),
+    "category": ("not listed", "missing"),
+    "flag": ("not listed", "missing"),
+    "text": ("above", "missing"),
+}
+"""For each type of column, what cleaning may do to a value (``program.FATES``)."""
 MOST_SHOWN = 64  # features written out in words; to_json keeps all
 
 
@@ -80,17 +93,21 @@ class Partition(Query):
     """The inner query once per cell; a row is in the one cell its key names, or in none.
 
     ``by`` is a category column, a condition, BUCKET(...), a CASE with listed results, or a whole number of small range:
-    the cells come from the schema and the expression, never from the data.
+    the cells come from the schema and the expression, never from the data. ``other``: one more cell, the last, holds
+    the rows whose key is NULL (missing, not listed, outside all buckets), where that can be. A row is still in one
+    cell, so it costs nothing.
     """
 
     by: Expr
     of: Query
+    other: bool = False
 
     def to_json(self) -> dict[str, Any]:
-        return {"partition": {"by": self.by.to_json(), "of": self.of.to_json()}}
+        own: dict[str, Any] = {"by": self.by.to_json(), "of": self.of.to_json()}
+        return {"partition": {**own, "other": True} if self.other else own}
 
     def __str__(self) -> str:
-        return f"{self.of} BY {self.by}"
+        return f"{self.of} BY {self.by}{f', {OTHER}' if self.other else ''}"
 
 
 @dataclass(frozen=True)
@@ -212,9 +229,9 @@ class RangeRoots(Query):
     """The fourth root of the ranges of a partition laid out on a circle: total j is sum_i f_{|j - i|} n_i.
 
     With n_i the rows in cell i of ``by``, G the matrix of how many ranges hold both cell i and cell j, averaged over
-    turns of the circle, and f the first row of G^(1/4) divided by f_0 (``roots.py``). Every row adds a vector of one
-    L2 norm, so nothing is lost to the longest, as it is in ``PrefixRoots``: for random ranges the noise is within 3 %
-    of the least that any linear map with Gaussian noise has.
+    turns of the circle, and f the first row of G^(1/4) divided by f_0 (``query/vectors.py``). Every row adds a vector
+    of one L2 norm, so nothing is lost to the longest, as it is in ``PrefixRoots``: for random ranges the noise is
+    within 3 % of the least that any linear map with Gaussian noise has.
     """
 
     by: Expr
@@ -224,6 +241,46 @@ class RangeRoots(Query):
 
     def __str__(self) -> str:
         return f"roots of the ranges BY {self.by}"
+
+
+@dataclass(frozen=True)
+class Distinct(Query):
+    """How many different values ``of`` has, of those it can have, among the rows where ``where`` is true; NULL is none.
+
+    No sum over rows: a value counts once however many rows have it. But a row has one value, so one row more or less
+    moves it by 1 at most, and changing a row moves it by 1 at most: it is priced as a condition is.
+    """
+
+    of: Expr
+    where: Expr | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        where = {} if self.where is None else {"where": self.where.to_json()}
+        return {"distinct": {"of": self.of.to_json(), **where}}
+
+    def __str__(self) -> str:
+        return f"different values of {self.of}{'' if self.where is None else f' WHERE {self.where}'}"
+
+
+@dataclass(frozen=True)
+class Losses(Query):
+    """How many rows the schema's cleaning changes, column by column: ``LOST[type]`` says in which ways, in order.
+
+    A row is in at most one of a column's counts, so for each column it adds as one row of a partition does. Only who
+    holds the raw values can answer: a curator, and ``Exact``.
+    """
+
+    columns: tuple[str, ...]
+
+    def __post_init__(self) -> None:
+        if not 1 <= len(self.columns) <= MOST_LOSSES or len(set(self.columns)) != len(self.columns):
+            raise BadQuery(f"losses are of 1 to {MOST_LOSSES} different columns. Got {len(self.columns)}.")
+
+    def to_json(self) -> dict[str, Any]:
+        return {"losses": list(self.columns)}
+
+    def __str__(self) -> str:
+        return f"rows that cleaning changes, in {', '.join(self.columns[:MOST_SHOWN])}"
 
 
 def as_expr(question: str | Expr | float | bool) -> Expr:
@@ -245,12 +302,21 @@ def as_query(question: str | Expr | Query) -> Query:
 def linear(exprs: Sequence[str | Expr], weights: Sequence[float]) -> Value:
     """The linear form <w, x> of features with public weights, in fixed point (``compiler.py``)."""
     features = [as_expr(expr) for expr in exprs]
-    return Value(Call("dot", (*features, *(Literal(float(weight)) for weight in weights))))
+    if len(features) != len(weights):
+        raise BadQuery(f"linear takes one weight a feature. Got {len(features)} features and {len(weights)} weights.")
+    return Value(Call("dot", (*features, *(_constant(weight, "a weight") for weight in weights))))
 
 
 def bucket(expr: str | Expr, edges: Sequence[float]) -> Expr:
     """The bucket [e_i, e_{i+1}) a number falls in; the last one is closed."""
-    return Call("bucket", (as_expr(expr), *(Literal(float(edge)) for edge in edges)))
+    return Call("bucket", (as_expr(expr), *(_constant(edge, "an edge") for edge in edges)))
+
+
+def _constant(number: Any, what: str) -> Literal:
+    try:
+        return Literal(float(number))
+    except (TypeError, ValueError, OverflowError):
+        raise BadQuery(f"{what} must be a finite number of ordinary size.") from None
 
 
 def query_from_json(data: Any, depth: int = 0) -> Query:
@@ -265,8 +331,8 @@ def query_from_json(data: Any, depth: int = 0) -> Query:
                 return Stack(tuple(query_from_json(part, depth + 1) for part in parts))
             case {"gate": {"where": where, "of": of, **extra}, **rest} if not rest and not extra:
                 return Gate(expr_from_json(where), query_from_json(of, depth + 1))
-            case {"partition": {"by": by, "of": of, **extra}, **rest} if not rest and not extra:
-                return Partition(expr_from_json(by), query_from_json(of, depth + 1))
+            case {"partition": {"by": by, "of": of, **extra}, **rest} if not rest and extra in ({}, {"other": True}):
+                return Partition(expr_from_json(by), query_from_json(of, depth + 1), bool(extra))
             case {"features": features, **rest} if not rest:
                 return _features(features)
             case {"outer": features, **rest} if not rest:
@@ -278,16 +344,25 @@ def query_from_json(data: Any, depth: int = 0) -> Query:
                 return Nearest(_features(features), points, query_from_json(of, depth + 1))
             case {"products": {"conditions": list(exprs), "weight": weight, "order": int(n), **e}, **r} if not e | r:
                 return Products(tuple(map(expr_from_json, exprs)), expr_from_json(weight), n)
-            case {"prefix_roots": by, **rest} if not rest:
-                return PrefixRoots(expr_from_json(by))
-            case {"range_roots": by, **rest} if not rest:
-                return RangeRoots(expr_from_json(by))
+            case {"prefix_roots": by, **rest} | {"range_roots": by, **rest} if not rest:
+                return (PrefixRoots if "prefix_roots" in data else RangeRoots)(expr_from_json(by))
+            case {"distinct": _, **rest} | {"losses": _, **rest} if not rest:
+                return _counts(data)
     except TypeError:
         pass
     raise BadQuery(
-        "a query must be a value, stack, gate, partition, features, outer, nearest, products, prefix_roots or "
-        "range_roots, as to_json writes them."
+        "a query must be a value, stack, gate, partition, features, outer, nearest, products, prefix_roots, "
+        "range_roots, distinct or losses, as to_json writes them."
     )
+
+
+def _counts(data: Any) -> Query:
+    match data:
+        case {"distinct": {"of": of, **extra}} if extra.keys() <= {"where"}:
+            return Distinct(expr_from_json(of), *map(expr_from_json, extra.values()))
+        case {"losses": list(columns)} if all(isinstance(name, str) for name in columns):
+            return Losses(tuple(columns))
+    raise BadQuery('{"distinct": {"of": ...}} takes an expression, and {"losses": [...]} names of columns.')
 
 
 def _features(data: Any) -> Features:

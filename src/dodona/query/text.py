@@ -8,19 +8,97 @@ from __future__ import annotations
 
 import functools
 import math
+import re
 from collections.abc import Callable
 from typing import Any, ClassVar
 
 from dodona.errors import BadQuery
 from dodona.query.expr import DEEPEST, Call, Column, Expr, Literal
-from dodona.query.scan import scan
+from dodona.query.hints import hint_for, word_of
+from dodona.query.phrases import DATE_FUNCTIONS, DateWords, Phrases
 
+# The guard before the parser: length, depth and alphabet of a question's text.
+#
+# The parser is a recursive program we do not own; deep nesting can exhaust its stack (HOSTILE A24). So the text is
+# first read once, left to right, by a scanner that knows every token allowed in our language and refuses all others.
+
+
+LONGEST = 4096
+DEEPEST_TEXT = 32
+MOST_OPERATORS = 256
+MOST_PREFIXES = 64
+
+_TOKEN = re.compile(
+    r"""(?P<space>[ \t\r\n]+)
+      | (?P<number>(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?(?![A-Za-z0-9_.]))
+      | (?P<word>[^\W\d]\w*)
+      | (?P<quoted>"(?:[^"\x00]|"")+")
+      | (?P<text>'(?:[^'\x00]|'')*')
+      | (?P<open>\()
+      | (?P<close>\))
+      | (?P<sign><>|<=|>=|!=|\|\||[-+*/%&=<>])
+      | (?P<comma>,)
+      | (?P<dot>\.)""",
+    re.VERBOSE,
+)
+_COMMENT = re.compile(r"--[^\r\n]*|/\*(?:(?!\*/|/\*).)*\*/", re.DOTALL)  # none within another: databases differ
+_PREFIXES = frozenset({"NOT", "-", "+", "CASE"})
+_VALUES = frozenset({"number", "word", "quoted", "text", "close"})
+_KEYWORDS = frozenset(
+    {"AND", "OR", "NOT", "IN", "IS", "CASE", "WHEN", "THEN", "ELSE", "BETWEEN", "SELECT", "WHERE", "BY"}
+)
+
+
+def scan(text: str) -> None:
+    """Refuses a text that is too long, too deep, or holds anything that is not a token of the language."""
+    if not isinstance(text, str):
+        raise BadQuery(f"a question must be text. Got {type(text).__name__}.")
+    if len(text) > LONGEST:
+        raise BadQuery(f"a question must have at most {LONGEST} characters. Got {len(text)}.")
+    depth = operators = prefixes = position = 0
+    before = ""
+    after_value = False  # then + and - join two values, and are no prefix
+    while position < len(text):
+        match = _TOKEN.match(text, position)
+        if match is None or text.startswith(("--", "/*"), position):
+            raise BadQuery(f"{text[position]!r} has no meaning here", position)
+        kind, token = str(match.lastgroup), match.group().upper()
+        depth += (kind == "open" or token == "CASE") - (kind == "close" or token == "END")
+        operators += kind in ("sign", "comma") or token in ("AND", "OR", "WHEN")
+        prefixes += token in _PREFIXES and not (kind == "sign" and after_value)
+        if depth > DEEPEST_TEXT or prefixes > MOST_PREFIXES:
+            raise BadQuery(
+                f"a question must nest at most {DEEPEST_TEXT} levels, with {MOST_PREFIXES} prefixes", position
+            )
+        if operators > MOST_OPERATORS:
+            raise BadQuery(f"a question must have at most {MOST_OPERATORS} operators and commas", position)
+        if kind == "open" and before == "quoted":
+            raise BadQuery("a function's name must not be quoted", position)
+        if kind != "space":
+            before = kind
+            after_value = kind in _VALUES and token not in _KEYWORDS
+        position = match.end()
+
+
+def uncommented(text: str) -> str:
+    """A statement with blanks in place of comments and of the semicolon at its end, so that places stay as they are."""
+    if not isinstance(text, str) or len(text) > LONGEST:
+        scan(text)  # refuses it
+    kept, position = [], 0
+    while position < len(text):
+        comment = _COMMENT.match(text, position)
+        match = comment or _TOKEN.match(text, position)
+        found = match.group() if match else text[position]
+        kept.append(" " * len(found) if comment else found)
+        position += len(found)
+    clean = "".join(kept)
+    end = clean.rstrip(" \t\r\n")
+    return end[:-1] + " " * (len(clean) - len(end) + 1) if end.endswith(";") else clean
+
+
+_UNREAD = "the question cannot be read from here on: a sign, a word or a bracket is missing or too many"
 Tree = Any  # a sqlglot expression; the parser is imported only when a text is to be parsed
 
-ALLOWED = (
-    "numbers, 'text', TRUE, FALSE, NULL, columns, + - * / % &, = <> < <= > >=, AND, OR, NOT, IN, BETWEEN, IS NULL, "
-    "CASE, COALESCE, ABS, LEAST, GREATEST, SQRT, LN, EXP, POWER, FLOOR, CEIL, MOD, BUCKET"
-)
 _BINARY = {
     "Add": "add",
     "Sub": "sub",
@@ -68,11 +146,20 @@ def parse_tree(text: str) -> Tree:
         trees = sqlglot.parse(text, read=_questions())
     except SqlglotError as error:
         details = getattr(error, "errors", None) or [{}]
-        raise BadQuery(f"the question cannot be read. Allowed: {ALLOWED}", _offset(text, details[0])) from None
+        raise BadQuery(
+            _UNREAD,
+            _offset(text, details[0]),
+        ) from None
+    except (IndexError, KeyError, TypeError, ValueError, AttributeError, AssertionError):
+        raise BadQuery(_UNREAD + ".") from None  # the parser's own faults, as at VAR_MAP(x)
     except RecursionError:  # a second wall behind the scanner
         raise BadQuery("the question is nested too deeply.") from None
     if len(trees) != 1 or trees[0] is None:
         raise BadQuery("a question must be one expression. Got none, or several.")
+    for node in trees[0].walk():
+        start, end = node.meta.get("start"), node.meta.get("end")
+        if start is not None and end is not None:
+            node.meta["word"] = text[start : end + 1]  # what the asker wrote, for refusals
     return trees[0]
 
 
@@ -88,16 +175,21 @@ def _questions() -> Any:
     class Questions(Dialect):
         """Expressions and SELECT."""
 
+        NULL_ORDERING = "nulls_are_last"
+
         class Tokenizer(tokens.Tokenizer):
             """No word begins a command."""
 
             COMMANDS: ClassVar = set()
+            KEYWORDS: ClassVar = {**tokens.Tokenizer.KEYWORDS, "TOP": tokens.Tokenizer.KEYWORDS["LIMIT"].__class__.TOP}
 
         class Parser(parser.Parser):
             """No word begins a statement."""
 
             STATEMENT_PARSERS: ClassVar = {}
             NO_PAREN_IF_COMMANDS = False
+            # It would take the third argument of DATEDIFF for a unit, and lose what it says.
+            FUNCTIONS: ClassVar = {k: v for k, v in parser.Parser.FUNCTIONS.items() if k not in DATE_FUNCTIONS}
 
     return Questions
 
@@ -117,9 +209,9 @@ def position(tree: Tree) -> int | None:
 
 
 def refuse(tree: Tree, why: str = "") -> BadQuery:
-    """The refusal of a node that has no place in the language."""
-    name = type(tree).__name__.upper() if type(tree).__name__ != "Anonymous" else str(tree.this).upper()
-    return BadQuery(why or f"{name} is not part of the language. Allowed: {ALLOWED}", position(tree))
+    """The refusal of a node that has no place in the language: with what to write instead."""
+    word = word_of(tree)
+    return BadQuery(why or f"{word} is not part of the language: {hint_for(word)}", position(tree))
 
 
 def translate(tree: Tree, depth: int = 0) -> Expr:
@@ -130,7 +222,7 @@ def translate(tree: Tree, depth: int = 0) -> Expr:
     if depth > DEEPEST:
         raise refuse(tree, f"a question must nest at most {DEEPEST} operations")
     if name in _BINARY:
-        return _chain(tree, depth)
+        return _DATES.moved(tree, depth) or _chain(tree, depth)
     if name in _UNARY:
         return _call(tree, _UNARY[name], [_arguments(tree, "this")["this"]], depth)
     if name in _MANY:
@@ -145,7 +237,7 @@ def _chain(tree: Tree, depth: int) -> Expr:
     """a + b + c is one addition of three: long sums and conjunctions stay flat, in the order they are written."""
     name = type(tree).__name__
     last: list[Tree] = []
-    while type(tree).__name__ == name:
+    while type(tree).__name__ == name and type(tree.args.get("expression")).__name__ != "Interval":
         arguments = _arguments(tree, "this", "expression")
         last.append(arguments["expression"])
         tree = arguments["this"]
@@ -166,14 +258,14 @@ def _arguments(tree: Tree, *allowed: str) -> dict[str, Any]:
     """The node's arguments; any that is set beyond the allowed ones is refused."""
     odd = [key for key, value in tree.args.items() if value and key not in allowed and key not in _FLAGS]
     if odd:
-        raise refuse(tree, f"{type(tree).__name__.upper()} with {', '.join(odd)} is not part of the language")
+        raise refuse(tree, f"{word_of(tree)} is not taken with all that stands there: {hint_for(word_of(tree))}")
     return {key: tree.args.get(key) or [] for key in allowed}
 
 
 def _column(tree: Tree, _: int) -> Expr:
     _arguments(tree, "this")
     if type(tree.this).__name__ != "Identifier":
-        raise refuse(tree, f"* is not a value of a row. Allowed: {ALLOWED}")
+        raise refuse(tree, "* is not a value of a row: COUNT(*) counts rows, all else takes a column")
     return Column(tree.name, tree.this.meta.get("start"))
 
 
@@ -227,13 +319,28 @@ def _if(tree: Tree, depth: int) -> Expr:
     return Call("if", (translate(tree.this, depth + 1), translate(arguments["true"], depth + 1), other))
 
 
+def _log(tree: Tree, depth: int) -> Expr:
+    """LOG(x) and LOG10(x) are to base 10; LOG2(x) and LOG(b, x) say their base."""
+    arguments = _arguments(tree, "this", "expression")
+    parts = [arguments["this"], *([arguments["expression"]] if arguments["expression"] else [])]
+    call = _call(tree, "log", parts, depth)
+    assert isinstance(call, Call)
+    return Call("log", call.args[1:], call.position) if call.args[0] == Literal(10.0) and len(parts) == 2 else call
+
+
 def _own(tree: Tree, depth: int) -> Expr:
-    """BUCKET is ours alone, so the parser does not know it."""
-    if str(tree.this).upper() != "BUCKET":
-        raise refuse(tree)
-    return _call(tree, "bucket", tree.expressions, depth)
+    """What is ours alone, or is read by us: BUCKET, and the functions of dates."""
+    if str(tree.this).upper() == "BUCKET":
+        return _call(tree, "bucket", tree.expressions, depth)
+    return _PHRASES.named(tree, depth) or _DATES.function(tree, depth)
 
 
+def _cast(tree: Tree, depth: int) -> Expr:
+    return _PHRASES.cast(tree, depth) or _DATES.cast(tree, depth)
+
+
+_DATES = DateWords(translate, refuse, position)
+_PHRASES = Phrases(translate, refuse, position)
 _SPECIAL: dict[str, Callable[[Any, int], Expr]] = {
     "Paren": lambda tree, depth: translate(tree.this, depth + 1),
     "Column": _column,
@@ -244,8 +351,14 @@ _SPECIAL: dict[str, Callable[[Any, int], Expr]] = {
     "Between": _between,
     "Is": _is,
     "Case": _case,
+    "Log": _log,
     "If": _if,
     "Anonymous": _own,
+    "Extract": _DATES.extract,
+    **dict.fromkeys(("Cast", "TryCast"), _cast),
+    **_PHRASES.kinds,
+    "Interval": _DATES.lonely,
+    **dict.fromkeys(("CurrentDate", "CurrentTimestamp", "CurrentDatetime"), _DATES.clock),
 }
 
 

@@ -1,73 +1,126 @@
 """People, not rows: a column says whose row it is, and no one counts with more than a stated number of rows.
 
 A table with a unit protects everything one unit (a patient, a household) contributed: neighbours differ in all rows of
-one unit. Before any sum, each engine keeps at most ``max_rows`` rows of every unit, chosen by what the unit's own rows
-say and by nothing else, so adding or removing a unit adds or removes at most K = ``max_rows`` rows:
+one unit. How many rows of a unit count is said by the question, or else by the table (``Bounds``). Each engine first
+leaves aside the rows that no part of the question can count (``Cut.support``: not met by WHERE, in none of the groups),
+then keeps at most K of the rest, chosen by what the unit's own rows say and by nothing else. Which rows a question can
+count follows from each row alone, so which are kept follows from the unit's own rows and the question, and adding or
+removing a unit adds or removes at most K rows, whatever the filter is:
 
-* a sum of row vectors of L1, L2 and L-infinity norm at most a, b, c moves by at most K a, K b and K c;
-* where at most m = ``max_rows_per_group`` of them share the values of the ``group`` columns, and a partition's cells
-  tell those values apart, the unit puts n_c <= m rows in cell c, sum n_c <= K, and the square of the L2 norm is at most
-  b^2 sum n_c^2 <= b^2 (q m^2 + r^2) with K = q m + r (the sum is convex, so the fullest cells are the worst); no
-  coordinate moves by more than m c.
+* a sum of row vectors of L1, L2 and L-infinity norm at most a, b, c moves by at most K a, K b and K c. Where parts of a
+  question have filters of their own, the K rows are of all parts together, and a, b, c are of a row's whole vector;
+* where at most m = ``max_rows_per_group`` of them lie in one group, and the vector of a row is 0 but for its group's
+  part, the unit puts n_c <= m rows in group c, sum n_c <= K, and the square of the L2 norm is at most
+  b^2 sum n_c^2 <= b^2 (q m^2 + r^2) with K = q m + r (the sum is convex, so the fullest groups are the worst); no
+  coordinate moves by more than m c;
+* with at most g = ``max_groups`` groups, K is at most g m.
 
-Which rows are kept: the first K by a hash of the row's own cleaned values, then by those values. So the choice is the
-same in every engine and on every day, and is not the K smallest ages. Rows without a unit are one unit together.
+So the same people may be asked about under any bounds, and each charge is computed for its own: whom a ledger protects
+does not change with them. Which rows are kept: the first by a hash of the row's own cleaned values, then by those
+values; which groups: those of the least hash, then of the least number. So the choice is the same in every engine and
+on every day, and is not the K smallest ages. Rows without a unit are one unit together.
+
+A unit without a column is a promise that no one has more rows than ``max_rows``: nothing is cut, for nobody knows whose
+rows they are, and sums reach as far as so many rows do.
 """
 
 from __future__ import annotations
 
-import hashlib
+import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
-from dodona.errors import BadSchema
-from dodona.query.compiler import Compiler, exponent
+from dodona.errors import BadQuery, BadSchema
 from dodona.query.expr import Column
 from dodona.query.program import Block, Builder, Program
-from dodona.query.reach import Norms
-from dodona.query.schema import Category, Flag, Schema
+from dodona.query.schema import Schema, Text
+from dodona.query.sensitivity import Norms
 from dodona.query.statistic import Gate, Partition, Query
 
-PRIME = 33_554_393  # the largest below 2^25, so that squares of (twice) its remainders are exact in a double
 MOST_ROWS = 1_000_000
-_TERMS = 64  # of one inner product: each below 2^25 2^20, so their sum is exact
-_HALF = 25  # bits of each half of a number
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """What one question lets a unit count with; what is None is as the table says.
+
+    ``max_rows``: rows in all. ``max_groups``: groups of the question that its rows lie in. ``max_rows_per_group``: rows
+    in each of them.
+    """
+
+    max_rows: int | None = None
+    max_groups: int | None = None
+    max_rows_per_group: int | None = None
+
+    def __post_init__(self) -> None:
+        for name, bound in self.describe().items():
+            require_bound(name, bound)
+
+    def describe(self) -> dict[str, int]:
+        """What is stated, as plain data."""
+        return {name: bound for name, bound in vars(self).items() if bound is not None}
+
+    @staticmethod
+    def read(described: Any) -> Bounds:
+        """Bounds from plain data."""
+        known = ("max_rows", "max_groups", "max_rows_per_group")
+        if not isinstance(described, Mapping) or set(described) - set(known):
+            raise BadSchema(f"bounds must be among {', '.join(known)}, each a whole number.")
+        return Bounds(**described)
+
+    def over(self, other: Bounds | None) -> Bounds:
+        """These, and where they say nothing those."""
+        return self if other is None else Bounds(**{**other.describe(), **self.describe()})
+
+
+def require_bound(name: str, bound: Any) -> None:
+    """Refuses what is no count of rows or groups."""
+    if isinstance(bound, bool) or not isinstance(bound, int) or not 1 <= bound <= MOST_ROWS:
+        raise BadSchema(f"a unit's {name} must be a whole number from 1 to {MOST_ROWS}. Got {bound!r}.")
 
 
 @dataclass(frozen=True)
 class Unit:
-    """``column``: whose row it is, whole numbers or text; not part of the schema, so nobody can ask about it.
+    """``column``: whose row it is, whole numbers or text; not part of the schema, so nobody can ask about it. None:
+    nobody knows, but it is public that nobody has more than ``max_rows`` rows.
 
-    ``max_rows``: how many rows of a unit count. ``group``: columns of the schema; then at most ``max_rows_per_group``
-    rows of a unit with the same values there count, which makes questions grouped by them more exact.
+    ``max_rows``: how many rows of a unit count, unless the question says so. ``group``: columns of the schema; then at
+    most ``max_rows_per_group`` rows of a unit with the same values there count, which makes questions grouped by them
+    more exact. Without ``group``, ``max_rows_per_group`` and ``max_groups`` are of each question's own groups.
     """
 
-    column: str
-    max_rows: int
+    column: str | None
+    max_rows: int | None = None
     group: tuple[str, ...] = ()
     max_rows_per_group: int | None = None
+    max_groups: int | None = None
 
     def __post_init__(self) -> None:
-        if not isinstance(self.column, str) or not self.column:
+        if self.column is not None and (not isinstance(self.column, str) or not self.column):
             raise BadSchema(f"a unit must name the column that says whose row it is. Got {self.column!r}.")
         group = (self.group,) if isinstance(self.group, str) else tuple(self.group)
         object.__setattr__(self, "group", group)
-        bounds = {"max_rows": self.max_rows}
-        if group or self.max_rows_per_group is not None:
-            if not group or self.max_rows_per_group is None:
-                raise BadSchema("a unit's group and max_rows_per_group go together: state both, or neither.")
-            bounds["max_rows_per_group"] = self.max_rows_per_group
-        for name, bound in bounds.items():
-            if isinstance(bound, bool) or not isinstance(bound, int) or not 1 <= bound <= MOST_ROWS:
-                raise BadSchema(f"a unit's {name} must be a whole number from 1 to {MOST_ROWS}. Got {bound!r}.")
-        if self.max_rows_per_group is not None and self.max_rows_per_group > self.max_rows:
+        for name, bound in Bounds(self.max_rows, self.max_groups, self.max_rows_per_group).describe().items():
+            require_bound(name, bound)
+        if group and (self.max_rows_per_group is None or self.max_rows is None or self.max_groups is not None):
+            raise BadSchema(
+                "a unit's group goes with max_rows and max_rows_per_group: state both. max_groups is of the groups of "
+                "a question: state it without group."
+            )
+        if self.column is None and (self.max_rows is None or self.describe().keys() != {"max_rows"}):
+            raise BadSchema(
+                "a unit without a column must state max_rows, how many rows one person has at most, and nothing else: "
+                "nobody knows whose rows they are, so none can be left out."
+            )
+        if self.max_rows is not None and (self.max_rows_per_group or 1) > self.max_rows:
             raise BadSchema("a unit's max_rows_per_group must be at most its max_rows.")
 
     def checked(self, schema: Schema) -> Unit:
         """The unit, if it fits the schema."""
-        if schema.find(self.column) is not None:
+        if self.column is not None and schema.resembles(self.column):
             raise BadSchema(
                 f"the unit column {self.column!r} must not be a column of the schema: nobody may ask of it."
             )
@@ -79,38 +132,212 @@ class Unit:
         for name in self.group:
             if name not in schema:
                 raise BadSchema(f"a unit's group must name columns of the schema. Got {name!r}.")
+            if isinstance(schema[name], Text):
+                raise BadSchema(f"a unit's group must have listed values or numbers. {name!r} is open text.")
         return self
+
+    def within(self, bounds: Bounds | None) -> Unit:
+        """The unit as one question bounds it."""
+        if bounds is None or not bounds.describe():
+            return self
+        if self.column is None:
+            raise BadQuery(
+                "nobody knows whose rows these are, so no question can leave out any: a unit without a column has the "
+                f"bounds of its table, {self.max_rows:,} rows."
+            )
+        grouped = bounds.max_groups is not None or bounds.max_rows_per_group is not None
+        own = Bounds(self.max_rows, *(() if self.group else (self.max_groups, self.max_rows_per_group)))
+        merged = bounds.over(own)
+        if self.group and not grouped:
+            most = min(self.max_rows_per_group or MOST_ROWS, merged.max_rows or MOST_ROWS)
+            return Unit(self.column, merged.max_rows, self.group, most)
+        rows, groups, each = merged.max_rows, merged.max_groups, merged.max_rows_per_group
+        each = each if rows is None or each is None else min(each, rows)
+        return Unit(self.column, rows, (), each, groups)
 
     def describe(self) -> dict[str, Any]:
         """The unit as plain data, for TOML and JSON."""
-        own: dict[str, Any] = {"column": self.column, "max_rows": self.max_rows}
-        return own | ({"group": list(self.group), "max_rows_per_group": self.max_rows_per_group} if self.group else {})
+        own: dict[str, Any] = {} if self.column is None else {"column": self.column}
+        own |= Bounds(self.max_rows).describe() | ({"group": list(self.group)} if self.group else {})
+        return own | Bounds(None, self.max_groups, self.max_rows_per_group).describe()
 
     @staticmethod
     def read(described: Any) -> Unit:
         """A unit from plain data."""
-        known = ("column", "max_rows", "group", "max_rows_per_group")
-        if not isinstance(described, Mapping) or set(described) - set(known) or not set(known[:2]) <= set(described):
-            raise BadSchema('a unit is { column = "...", max_rows = 4 }, with group and max_rows_per_group if wanted.')
+        known = ("column", "max_rows", "group", "max_rows_per_group", "max_groups")
+        if not isinstance(described, Mapping) or set(described) - set(known) or not set(known[:2]) & set(described):
+            raise BadSchema(
+                'a unit is { column = "...", max_rows = 4 }, with max_groups, max_rows_per_group and group if wanted; '
+                "without column, it is public that nobody has more than max_rows rows."
+            )
         group = described.get("group", ())
         if isinstance(group, str):
             group = (group,)
         if not isinstance(group, list | tuple) or not all(isinstance(name, str) for name in group):
             raise BadSchema(f"a unit's group must list columns. Got {group!r}.")
-        return Unit(described["column"], described["max_rows"], tuple(group), described.get("max_rows_per_group"))
+        if "column" in described and described["column"] is None:
+            raise BadSchema("a unit's column must be a name; leave it out where there is none.")
+        bounds = {name: described.get(name) for name in known[1:] if name != "group"}
+        return Unit(described.get("column"), group=tuple(group), **bounds)
 
     def __str__(self) -> str:
-        per = f", at most {self.max_rows_per_group} per {' and '.join(self.group)}" if self.group else ""
-        return f"one {self.column} with at most {self.max_rows} row(s){per}"
+        if self.column is None:
+            return f"one person of at most {self.max_rows} row(s)"
+        parts = [] if self.max_rows is None else [f"at most {self.max_rows} row(s)"]
+        where = " and ".join(self.group) or "group"
+        parts += [] if self.max_rows_per_group is None else [f"at most {self.max_rows_per_group} per {where}"]
+        parts += [] if self.max_groups is None else [f"at most {self.max_groups} group(s)"]
+        return f"one {self.column}" + (f" with {', '.join(parts)}" if parts else "")
 
-    def norms(self, query: Query, row: Norms) -> Norms:
+    @property
+    def whose(self) -> str:
+        """The column, of those that have one: engines know of no others."""
+        assert self.column is not None
+        return self.column
+
+    @property
+    def limit(self) -> int | None:
+        """How many rows count where a question has no groups; None where nothing says."""
+        per_group = None if self.group else self.max_rows_per_group
+        return min((bound for bound in (self.max_rows, per_group) if bound is not None), default=None)
+
+    @property
+    def whom(self) -> str:
+        """Who is protected, whatever the bounds: so a ledger names its population."""
+        if self.column is None:  # that is a promise about the people, and no bound that a question could change
+            return str(self)
+        return f"one {json.dumps(self.column)}"
+
+    def named_by(self, text: str) -> bool:
+        """Whether ``text`` names these people: as ``whom`` does, or with bounds, as ledgers did once."""
+        bounds = r" with at most \d+ row\(s\)(, at most \d+ per .+)?"
+        former = self.column is not None and re.fullmatch(f"one {re.escape(self.column)}{bounds}", text, re.DOTALL)
+        return text == self.whom or bool(former)
+
+    def cut(self, program: Program) -> Cut:
+        """How many rows of a unit count in a program, and in which of its groups; refused where nothing bounds them."""
+        if self.column is None:
+            assert self.max_rows is not None
+            return Cut(self.max_rows)
+        m, g = self.max_rows_per_group, self.max_groups
+        if self.group or (m is None and g is None):
+            if self.max_rows is None:
+                raise self._boundless()
+            return Cut(self.max_rows, m, columns=self.group)
+        keys = {_grouping(block) for block in program.blocks}
+        if len(keys) > 1:
+            raise BadQuery(
+                "max_groups and max_rows_per_group are of the groups of a question, and this one has several ways of "
+                "grouping: ask one GROUP BY at a time, or state max_rows alone."
+            )
+        ((key, cells),) = keys or {(None, 1)}
+        groups = min(cells, g or cells)
+        if m is None and self.max_rows is None:
+            raise self._boundless()
+        rows = min(self.max_rows or groups * (m or 1), groups * m if m else MOST_ROWS)
+        m = None if m is None or m >= rows else m
+        apart = all(block.kernel is None for block in program.blocks)
+        return Cut(rows, m, None if groups == cells else groups, key, apart=apart)
+
+    def _boundless(self) -> BadQuery:
+        return BadQuery(
+            f"one {self.column} may have any number of rows, so the question must say how many count: "
+            "bounded(max_rows=4), or OPTIONS(max_rows = 4) in SQL; for the table's questions, max_rows of its unit."
+        )
+
+    def norms(self, query: Query, row: Norms, program: Program) -> Norms:
         """How far all rows of one unit reach, when one row reaches ``row``; the argument is above."""
-        k = self.max_rows
-        if self.max_rows_per_group is None or not set(self.group) <= _parted_by(query):
+        cut = self.cut(program)
+        k, m = cut.rows, cut.per_group
+        if m is None or not (cut.apart if not cut.columns else set(cut.columns) <= _parted_by(query)):
             return Norms(k * row.l1, Fraction(k * k) * row.l2_squared, k * row.linf)
-        m = self.max_rows_per_group
         fullest, rest = divmod(k, m)
         return Norms(k * row.l1, (fullest * m * m + rest * rest) * row.l2_squared, m * row.linf)
+
+
+@dataclass(frozen=True)
+class Cut:
+    """Which rows of a unit count: at most ``rows``, of them ``per_group`` in a group, in at most ``groups`` of them.
+
+    The groups are the values of the step ``key``, or of the ``columns``. ``apart``: whether rows in different groups
+    move different coordinates.
+    """
+
+    rows: int
+    per_group: int | None = None
+    groups: int | None = None
+    key: int | None = None
+    columns: tuple[str, ...] = ()
+    apart: bool = True
+
+    @property
+    def grouped(self) -> bool:
+        """Whether groups matter."""
+        return self.per_group is not None or self.groups is not None
+
+
+def _grouping(block: Block) -> tuple[int | None, int]:
+    """The step that names a row's group, and how many groups there are.
+
+    Cells that are counted as different values (``Block.distinct``) are no groups: all rows of a unit in them move one
+    number, so a bound on the rows in each would bound nothing.
+    """
+    if block.distinct is None:
+        return block.key, block.cells
+    if block.cells == block.distinct:
+        return None, 1
+    raise BadQuery(
+        "max_groups and max_rows_per_group are of the groups of a question, and COUNT(DISTINCT ...) of values by group "
+        "is bounded by max_rows alone: state that one, and leave the others out."
+    )
+
+
+def support(program: Program) -> tuple[Program, int | None]:
+    """The program with one more step, if one is needed: whether any of its sums can count a row.
+
+    A row that meets no block's condition, or is in none of its cells, adds nothing to any sum.
+    """
+    known = _never_null(program)
+    gates = [(block.where, None if block.key is None or known[block.key] else block) for block in program.blocks]
+    if not gates or (None, None) in gates:
+        return program, None
+    build = Builder(list(program.steps), {step: i for i, step in enumerate(program.steps)})
+    reached: list[int] = []
+    for where, block in gates:
+        parts = [] if where is None else [where]
+        if block is not None and block.key is not None:
+            parts.append(build.emit("le", build.const(0.0), block.key))
+            parts.append(build.emit("le", block.key, build.const(block.cells - 1.0)))
+        while len(parts) > 1:
+            parts = [build.emit("and", parts[0], parts[1]), *parts[2:]]
+        reached += parts
+    while len(reached := list(dict.fromkeys(reached))) > 1:
+        reached = [*reached[2:], build.emit("or", reached[0], reached[1])]
+    return Program(tuple(build.steps), program.blocks), reached[0]
+
+
+def _never_null(program: Program) -> list[bool]:
+    """For each step, whether it is never NULL: then, as the number of a group, it puts every row in one."""
+    known: list[bool] = []
+    for step in program.steps:
+        given = [known[arg] for arg in step.args]
+        match step.op:
+            case "const":
+                sure = step.constants[0] is not None
+            case "column":
+                sure = step.constants[1] == "fate" or (step.constants[1] != "text" and step.constants[-1] is not None)
+            case "nearest" | "grid" | "dot" | "is_null":
+                sure = True
+            case "coalesce":
+                sure = any(given)
+            case "if":
+                sure = all(given[1:])
+            case "div" | "mod" | "sqrt" | "finite" | "lookup":
+                sure = False
+            case _:  # the rest is NULL where an argument is
+                sure = all(given)
+        known.append(sure)
+    return known
 
 
 def _parted_by(query: Query) -> set[str]:
@@ -121,65 +348,3 @@ def _parted_by(query: Query) -> set[str]:
             found.add(query.by.name)
         query = query.of
     return found
-
-
-@dataclass(frozen=True)
-class Order:
-    """The program that ranks rows: its ``hash`` step, and for each column of the schema its cleaned value's step."""
-
-    program: Program
-    hash: int
-    columns: dict[str, int]
-
-
-def order(schema: Schema) -> Order:
-    """A hash of a row's cleaned values in whole doubles, of the operations that all engines agree on to the last bit.
-
-    Each number, on a grid of 50 bits, is cut in two halves g; inner products with fixed weights are taken modulo a
-    prime and chained by h <- h^2 + g.w mod p. It spreads the choice; it need not resist anyone, because a unit's rows
-    only ever compete with each other.
-    """
-    build = Builder()
-    compiler = Compiler(schema, build)
-    columns: dict[str, int] = {}
-    terms: list[int] = []
-    for name, column in schema.items():
-        value = compiler.value(Column(name))
-        columns[name] = value.step
-        if isinstance(column, Category | Flag):
-            number = build.emit("number", value.step) if isinstance(column, Flag) else value.step
-            terms.append(build.emit("coalesce", number, build.const(-1.0)))
-            continue
-        bits = 2 * _HALF - exponent(max(abs(column.low), abs(column.high)))
-        whole = build.emit("grid", value.step, constants=(min(column.low, 0.0), max(column.high, 0.0), bits))
-        high = build.emit("floor", build.emit("mul", whole, build.const(2.0**-_HALF)))
-        low = build.emit("sub", whole, build.emit("mul", high, build.const(2.0**_HALF)))
-        terms += [low, high, build.emit("number", build.emit("is_null", value.step))]
-    mixed = build.const(1.0)
-    for start in range(0, len(terms), _TERMS):
-        part = terms[start : start + _TERMS]
-        weights = [_weight(start + i) for i in range(len(part))]
-        inner = _remainder(build, build.emit("dot", *part, constants=weights))
-        mixed = _mixed(build, mixed, inner)
-    for _ in range(2):
-        mixed = _mixed(build, mixed, build.const(0.0))
-    block = Block((mixed, *columns.values()), 1)
-    return Order(Program(tuple(build.steps), (block,)), mixed, columns)
-
-
-def _mixed(build: Builder, mixed: int, inner: int) -> int:
-    """h^2 + h + inner + a constant, modulo p: whole and below 2^53 on the way."""
-    square = build.emit("add", build.emit("mul", mixed, mixed), mixed)
-    shifted = build.emit("add", inner, build.const(12_345.0))
-    return _remainder(build, build.emit("add", square, shifted))
-
-
-def _remainder(build: Builder, x: int) -> int:
-    """x - floor(x/p) p, in [-p, 2p): the rounded quotient may be one off, alike everywhere; far faster than fmod."""
-    quotient = build.emit("floor", build.emit("mul", x, build.const(1.0 / PRIME)))
-    return build.emit("sub", x, build.emit("mul", quotient, build.const(float(PRIME))))
-
-
-def _weight(index: int) -> float:
-    """A fixed number below 2^20 for the index."""
-    return float(int.from_bytes(hashlib.sha256(b"dodona row order %d" % index).digest()[:4]) % 2**20 | 1)

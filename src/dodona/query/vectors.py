@@ -1,35 +1,134 @@
-"""How feature vectors, their products and nearest centres are planned."""
+"""How feature vectors, their products, nearest centres and numbers of different values are planned."""
 
 from __future__ import annotations
 
+import functools
 import itertools
 import math
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import replace
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 
 from dodona.errors import BadQuery
 from dodona.query.compiler import exponent
-from dodona.query.planner import (
+from dodona.query.expr import Expr, Literal
+from dodona.query.plan import (
     PRODUCT_BITS,
     SUM_BITS,
     Coordinate,
     Place,
     Planner,
     Scalar,
+    Segment,
     block_of,
     inside,
+    keys_of,
+    leaves,
     side_by_side,
 )
 from dodona.query.program import Block
-from dodona.query.reach import Norms, Reach, Tally
-from dodona.query.statistic import Features, Nearest, Outer, Products
-from dodona.query.typed import Value as Typed
-from dodona.query.typed import numeric
-from dodona.query.types import Type
+from dodona.query.sensitivity import Norms, Reach, Tally
+from dodona.query.statistic import (
+    Distinct,
+    Features,
+    Nearest,
+    Outer,
+    Partition,
+    PrefixRoots,
+    Products,
+    Query,
+    RangeRoots,
+    Stack,
+    Value,
+)
+from dodona.query.types import Type, constant, numeric
+from dodona.query.types import Value as Typed
+
+# How ``PrefixRoots`` and ``RangeRoots`` are planned: coefficients in whole steps, and how far one row reaches.
+#
+# ``PrefixRoots``: a row in cell i adds the column (0, ..., 0, c_0, c_1, ...) with c_0 at place i. Columns hold no
+# negative numbers and the first one is the longest, so the reach of the first bounds all.
+#
+# ``RangeRoots``: a row adds the same numbers f_0, f_1, ... whatever its cell, turned round the circle. For Gaussian
+# noise of a scale set by the longest column, the error of a workload W with matrix G = W'W is least at the map A =
+# G^(1/4) if its columns have one length (Li, Miklau, Hay, McGregor and Rastogi 2015, the singular value bound), and
+# those of a circulant have. The ranges of N cells in a line that hold both of two cells m apart, added up, are
+#
+#     s(N - m) = (N - m)(N - m + 1)(N - m + 2)/6;    on the circle, m and N - m apart are one: g_m = s(N - m) + s(m).
+#
+# In either, two columns have a product of at least 0, so a row that moves from one cell to another changes the vector
+# by at most sqrt(2) times its length in L2 (``Reach.parted``).
+
+
+MOST_ROOTS = 16_384
+ROOT_BITS = 20
+
+
+@functools.lru_cache(maxsize=16)  # the exact arithmetic of thousands of them takes a while
+def root_coefficients(cells: int) -> tuple[int, ...]:
+    """c_k = C(2k, k)/4^k for k < ``cells``, each in whole steps of 2^-20, rounded down."""
+    found, value = [], Fraction(1)
+    for k in range(1, cells + 1):
+        found.append(math.floor(value * 2**ROOT_BITS))
+        # Kept to 64 bits: exact products would grow by two bits a step.
+        value = Fraction(math.floor(value * Fraction(2 * k - 1, 2 * k) * 2**64), 2**64)
+    return tuple(found)
+
+
+@functools.lru_cache(maxsize=16)
+def range_coefficients(cells: int) -> tuple[int, ...]:
+    """f_0 = 1, f_1, ..., f_{N-1} of G^(1/4), each in whole steps of 2^-20, rounded down; f_m = f_{N-m}.
+
+    Worked out in floating point: whatever the last steps are, noise is set by the whole numbers that come out.
+    """
+    apart = np.arange(cells, dtype=np.float64)
+    left = cells - apart
+    shared = (left * (left + 1) * (left + 2) + np.where(apart > 0, apart * (apart + 1) * (apart + 2), 0.0)) / 6
+    fourth = np.power(np.maximum(np.fft.fft(shared).real, 0.0), 0.25)
+    row = np.fft.ifft(fourth).real[: cells // 2 + 1]
+    half = [max(math.floor(value / row[0] * 2**ROOT_BITS), 0) for value in row]
+    return tuple(half[min(m, cells - m)] for m in range(cells))
+
+
+def planned_roots(p: Any, query: PrefixRoots, place: Any) -> Reach:
+    """The counts of the partition as one block with the kernel; ``p`` is the planner of ``plan.py``."""
+    cells = _plan_counts(p, query.by, place, "prefix")
+    return _convolve(p, query.by, root_coefficients(cells), around=False)
+
+
+def planned_range_roots(p: Any, query: RangeRoots, place: Any) -> Reach:
+    """The same on a circle."""
+    cells = _plan_counts(p, query.by, place, "range")
+    return _convolve(p, query.by, range_coefficients(cells), around=True)
+
+
+def _plan_counts(p: Any, by: Expr, place: Any, what: str) -> int:
+    """Plans the counts; how many cells there are."""
+    if place.key is not None:
+        raise BadQuery(f"{what} roots cannot stand inside a partition.")
+    p.plan(Partition(by, Value(Literal(1.0))), place)
+    cells = int(p.blocks[-1].cells)
+    if cells > MOST_ROOTS:
+        raise BadQuery(f"{what} roots must be of at most {MOST_ROOTS:,} cells. Got {cells:,}.")
+    return cells
+
+
+def _convolve(p: Any, by: Expr, kernel: tuple[int, ...], *, around: bool) -> Reach:
+    """The block planned last, convolved, and its reach."""
+    cells = len(kernel)
+    p.blocks[-1] = replace(p.blocks[-1], kernel=kernel, around=around)
+    p.units[-1] = p.units[-1] * 2.0**-ROOT_BITS
+    p.rounding[-1] = p.rounding[-1] + 2.0**-ROOT_BITS  # coefficients are rounded down to whole steps
+    p.weights[-cells:] = [Fraction(2**ROOT_BITS)] * cells
+    l1, l2_squared = Fraction(sum(kernel), 2**ROOT_BITS), Fraction(sum(c * c for c in kernel), 4**ROOT_BITS)
+    nothing = Norms.scalar(Fraction(0))
+    reach = Reach(Norms(l1, l2_squared, Fraction(1)), nothing)
+    return reach if p.is_public(by) else reach.parted()
+
 
 _BALL_MARGIN = 1 - 2.0**-30  # covers the rounding of the computed length of up to 8192 features
 ROOT_HALF = Fraction(46341, 65536)  # just above 1/sqrt(2): the noise of x_i x_j beside that of x_i^2, in a ball
@@ -61,7 +160,7 @@ def _vector(p: Planner, query: Features, most_bits: int) -> tuple[list[Scalar], 
     zero = p.build.const(0.0)
     present = [p.build.emit("coalesce", p.build.emit("finite", value.step), zero) for value in values]
     squares = [p.build.emit("mul", step, step) for step in present]
-    total = _added(p, squares)
+    total = _add_up(p, squares)
     limit = p.build.const(edge * _BALL_MARGIN)
     factor = p.build.emit("div", limit, p.build.emit("greatest", p.build.emit("sqrt", total), limit))
     own = zip(present, values, strict=True)
@@ -69,7 +168,7 @@ def _vector(p: Planner, query: Features, most_bits: int) -> tuple[list[Scalar], 
     return [p.scalar(value, most_bits, bits) for value in scaled], Fraction(edge) * Fraction(2) ** bits
 
 
-def _added(p: Planner, steps: Sequence[int]) -> int:
+def _add_up(p: Planner, steps: Sequence[int]) -> int:
     """Their sum, two by two: no deeper than it must be, so that engines need not wait, nor nest."""
     while len(steps) > 1:
         pairs = [p.build.emit("add", a, b) for a, b in zip(steps[::2], steps[1::2], strict=False)]
@@ -86,7 +185,7 @@ def _shrunk(kind: Type, edge: float) -> Type:
 def outer(p: Planner, query: Outer, place: Place) -> Reach:
     scalars, radius = _vector(p, query.features, PRODUCT_BITS)
     weights, reach = _box_products(p, scalars) if radius is None else _ball_products(p, scalars, radius)
-    # <u(x), u(y)> >= 0 (``reach.py``), so |u(x) - u(y)|^2 <= 2 max |u|^2.
+    # <u(x), u(y)> >= 0 (``query/sensitivity.py``), so |u(x) - u(y)|^2 <= 2 max |u|^2.
     change = replace(reach.change, l2_squared=min(reach.change.l2_squared, 2 * reach.size.l2_squared))
     i, j = np.triu_indices(len(scalars))
     units, taken = np.array([s.unit for s in scalars]), np.array([s.rounding for s in scalars])
@@ -149,7 +248,7 @@ def nearest(p: Planner, query: Nearest, place: Place) -> Reach:
     size = max(largest_feature, *(abs(x) for centre in query.centres for x in centre))
     bits = PRODUCT_BITS - exponent(size)
     features, _ = _vector(p, query.features, PRODUCT_BITS)
-    steps = [_rescaled(p, feature.step, feature.bits, bits) for feature in features]
+    steps = [_rescale(p, feature.step, feature.bits, bits) for feature in features]
     centres = tuple(tuple(float(math.trunc(math.ldexp(x, bits))) for x in centre) for centre in query.centres)
     key = p.build.emit("nearest", *steps, constants=centres)
     reach = p.plan(query.of, inside(p, place, key, tuple(range(len(centres)))))
@@ -172,9 +271,60 @@ def products(p: Planner, query: Products, place: Place) -> Reach:
     return Reach.scalar(min(weight.low, 0), max(weight.high, 0), share).times(block.width)
 
 
-def _rescaled(p: Planner, step: int, own: int, bits: int) -> int:
+def _rescale(p: Planner, step: int, own: int, bits: int) -> int:
     """The same whole steps counted on the common grid of all features and centres."""
     if own == bits:
         return step
     scaled = p.build.emit("mul", step, p.build.const(math.ldexp(1.0, bits - own)))
     return p.build.emit("grid", scaled, constants=(-(2.0**PRODUCT_BITS), 2.0**PRODUCT_BITS, 0))
+
+
+def distinct(p: Planner, query: Distinct | Stack, place: Place) -> Reach:
+    """How many different values, once or several times beside sums: no sum, but one row moves it by 1 at most.
+
+    An engine counts the rows with each value and tells how many of these counts are not 0 (``Block.distinct``), so all
+    of it is exact and the same on every engine. A row has one value. Adding it makes one count larger, taking it away
+    makes one smaller: the number of counts that are not 0 moves by 1 at most, and by 1 at most where a row is replaced,
+    since what one value loses another may gain. In a partition a row is in one cell. That is what a condition does to
+    its count, so the reach is that of a condition; all k rows of a unit move it by k at most.
+    """
+    return _beside(p, query.parts, place) if isinstance(query, Stack) else _counted(p, query, place)
+
+
+def _counted(p: Planner, query: Distinct, place: Place) -> Reach:
+    """Counts of the rows with each value, of which the engine tells how many are not 0: a row moves that as a condition
+    moves its count, by 1 at most, whatever the other rows hold."""
+    step, labels, _ = keys_of(p, query.of)
+    if query.where is not None:
+        condition = p.compiler.condition(query.where).step
+        where = condition if place.where is None else p.build.emit("and", place.where, condition)
+        place = replace(place, where=where, public=place.public + p.public_conjuncts(query.where))
+    within = inside(p, place, step, labels)
+    one = p.compiler.grid(constant(p.build, 1.0), 0)
+    scalar = Scalar(one, 0, 0, 1, True)
+    coordinate = Coordinate(1.0, 0.0, p.weight(scalar))
+    p.add(place, block_of([scalar]), [coordinate], ())
+    p.blocks[-1] = replace(p.blocks[-1], key=within.key, cells=math.prod(within.cells), distinct=len(labels))
+    return Reach.scalar(0, 1, coordinate.weight)
+
+
+def _beside(p: Planner, parts: Sequence[Query], place: Place) -> Reach:
+    """Sums and numbers of different values side by side: blocks of their own, laid out as one."""
+    first, cells = len(p.units), math.prod(place.cells)
+    values = tuple(part for part in parts if isinstance(part, Value))
+    reaches = [leaves(p, values, place, (len(values),))] if values else []
+    reaches += [_counted(p, part, place) for part in parts if isinstance(part, Distinct)]
+    held = [np.arange(cells * len(values)).reshape(cells, len(values))] if values else []
+    for _ in range(len(parts) - len(values)):
+        held.append(np.arange(cells)[:, None] + sum(map(np.size, held)))
+    columns = iter(range(len(values), len(parts)))
+    sums = iter(range(len(values)))
+    order = [next(sums) if isinstance(part, Value) else next(columns) for part in parts]
+    moved = np.concatenate(held, axis=1)[:, order].ravel()
+    p.units[first:] = [np.concatenate(p.units[first:])[moved]]
+    p.rounding[first:] = [np.concatenate(p.rounding[first:])[moved]]
+    p.order[first:] = [np.concatenate(p.order[first:])[moved]]
+    start = len(p.weights) - len(moved)
+    p.weights[start:] = [p.weights[start + int(place)] for place in moved]
+    p.segments[first:] = [Segment((*place.cells, len(parts)), place.labels)]
+    return Reach.stack(reaches)

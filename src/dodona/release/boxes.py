@@ -1,11 +1,11 @@
 """Boxes over two or three ordered columns, published once (BLR section 4 names them; the method here is a tree).
 
 Counts by level over joint cells, each level splitting every column alike: the levels stack, the cells of each
-partition. Least squares makes the levels agree (``ranges_tree.py``), going up; going down, a family's total is shared
-out by its children's counts only so far as these differ by more than their noise (James and Stein 1961), and none is
-negative. Where the data are smooth or absent a box then pays for few levels, and where they are not, for all; on steep
-data shrinkage is a bias that adds up over a box. The stated error counts both. With N the noise of a box by plain least
-squares and g what sharing out changed, seen, the mean square over random boxes is
+partition. Least squares makes the levels agree (``release/_ranges/tree.py``), going up; going down, a family's total is
+shared out by its children's counts only so far as these differ by more than their noise (James and Stein 1961), and
+none is negative. Where the data are smooth or absent a box then pays for few levels, and where they are not, for all;
+on steep data shrinkage is a bias that adds up over a box. The stated error counts both. With N the noise of a box by
+plain least squares and g what sharing out changed, seen, the mean square over random boxes is
 
     E(N + g)^2 = E N^2 + 2 E N g + g^2,    E N g = E N' dg(y + t N')/dt,
 
@@ -18,22 +18,28 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from statistics import NormalDist
+from typing import Any, Unpack
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dodona.bounds.outlook import Outlook, Outlooks
 from dodona.errors import BadQuery, Unsupported
-from dodona.oracle import Oracle
-from dodona.privacy.numbers import Number
+from dodona.oracles.effort import Divisible, Effort
+from dodona.oracles.oracle import Oracle
+from dodona.oracles.synopsis import Header, Synopsis
+from dodona.query.schema import Integer, Schema
 from dodona.query.statistic import Partition, Query, Stack
-from dodona.release.portion import Portion
-from dodona.release.ranges_tree import ONE
-from dodona.synopses.axis import Axis
-from dodona.synopses.base import Header, Synopsis
+from dodona.release._ranges.tree import ONE
+from dodona.release.registry import Case, Release, Setting, registered, whole_cost, within
 from dodona.synopses.boxes import Boxes
+from dodona.synopses.noise import STATED, TreeNoise
+from dodona.synopses.ranges import Axis
 
 Floats = NDArray[np.float64]
 MOST_CELLS = 1_000_000
+_Z = NormalDist().inv_cdf((1 + STATED) / 2)
 _JUDGED, _DRAWS, _STEP = 2000, 4, 0.5
 BRANCH = 4
 """Along every axis: 16 children on a plane. More make families too coarse to shrink, fewer make too many levels."""
@@ -44,18 +50,16 @@ def boxes(
     columns: Sequence[str],
     *,
     bits: int | Sequence[int | None] | None = None,
-    share: Number | None = None,
-    epsilon: Number | None = None,
-    rho: Number | None = None,
+    **stated: Unpack[Divisible],
 ) -> Synopsis:
     """A synopsis of all boxes over two or three ``columns``, each at its ``bits`` (one number, or one for each)."""
-    portion = Portion.of(share, epsilon, rho)
+    effort = Effort.divisible(**stated)
     axes, levels = layout(oracle, columns, bits)
-    deviation = predicted(oracle, axes, portion, levels)
-    answer = oracle.ask(levels_query(axes, levels), **portion.part())
+    deviation = predicted(oracle, axes, effort, levels)
+    answer = oracle.ask(levels_query(axes, levels), effort=effort.part())
     counts, variances = _split(np.ravel(answer.total), axes, levels), _variances(np.ravel(answer.spread), axes, levels)
     own = tuple(slice(axis.cells) for axis in axes)
-    weights = shared_out(counts, variances)[own].ravel()
+    weights, plain = (shared_out(counts, variances, shrink=shrink)[own].ravel() for shrink in (True, False))
     deviation = risk(counts, variances, own, deviation)
     about = f"boxes over {', '.join(map(str, axes))}, over the rows where all are known"
     accuracy = (
@@ -63,7 +67,42 @@ def boxes(
     )
     words = f"counts on {len(levels)} levels of joint cells, least squares, shrinkage"
     header = Header(oracle.name, about, accuracy, words, oracle.schema, oracle.rows, answer.cost, {"method": "tree"})
-    return Synopsis(header, Boxes(oracle.schema, axes, weights, deviation))
+    noise = TreeNoise(tuple(table.shape for table in counts), tuple(variances))
+    body = Boxes(oracle.schema, axes, weights, deviation, plain, noise, answer.cost.normal)
+    return Synopsis(header, body)
+
+
+def plan_boxes(
+    oracle: Oracle,
+    columns: Sequence[str],
+    *,
+    bits: int | Sequence[int | None] | None = None,
+    e: float | None = None,
+    **stated: Unpack[Divisible],
+) -> Outlooks:
+    """The error in rows that 95 of 100 random boxes stay within, by noise alone. The paper has no theorem for boxes.
+
+    ``e``: a wish, an error of at most this fraction of the rows.
+    """
+    effort = Effort.divisible(**stated)
+    axes, levels = layout(oracle, columns, bits)
+    deviation = predicted(oracle, axes, effort, levels)
+    error = _Z * deviation
+    outcome, needed = within(oracle, error, e)
+    found = Outlook(
+        f"boxes over {', '.join(map(str, axes))}",
+        outcome,
+        error=error,
+        rows_needed=needed,
+        cost=whole_cost(oracle, effort),
+        why="Shrinkage lessens the noise on smooth data and may add to it on steep ones; the release states both.",
+        details={"rows off, root mean square": deviation, "levels": float(len(levels))},
+        method="tree",
+        measure="a random box",
+        scale="rows",
+        confidence=STATED,
+    )
+    return Outlooks([found])
 
 
 def layout(
@@ -201,9 +240,11 @@ def risk(counts: Sequence[Floats], variances: Sequence[float], own: tuple[slice,
     return math.sqrt(max(found, 0.0) + noise**2)
 
 
-def predicted(oracle: Oracle, axes: tuple[Axis, ...], portion: Portion, levels: Sequence[int]) -> float:
+def predicted(oracle: Oracle, axes: tuple[Axis, ...], effort: Effort, levels: Sequence[int]) -> float:
     """Root mean square error of random boxes from noise alone, without the gain of shrinkage; a public simulation."""
-    variances = _variances(np.ravel(oracle.price(levels_query(axes, levels), **portion.part()).spread), axes, levels)
+    variances = _variances(
+        np.ravel(oracle.price(levels_query(axes, levels), effort=effort.part()).spread), axes, levels
+    )
     if max(variances) == 0:
         return 0.0
     rng, errors = np.random.default_rng(4), []
@@ -231,3 +272,48 @@ def box_sums(table: Floats, found: NDArray[np.int64]) -> Floats:
         places = tuple(found[:, axis, end] for axis, end in enumerate(corner))
         total += (-1) ** (table.ndim - sum(corner)) * prefix[places]
     return total
+
+
+def _cases() -> list[Case]:
+    ends = {"x": 31, "y": 15, "z": 3, "w": 3}
+    schema = Schema({name: Integer(0, end, missing=0) for name, end in ends.items()})
+    gaps = Schema({name: Integer(0, end) for name, end in ends.items()})
+
+    def draw(rows: int, random: np.random.Generator) -> dict[str, NDArray[Any]]:
+        heap = random.binomial(31, 0.3, rows), *(random.integers(0, end + 1, rows) for end in (15, 3, 3))
+        return dict(zip("xyzw", heap, strict=True))
+
+    inside = ("x BETWEEN 5 AND 20 AND y BETWEEN 2 AND 9", "x >= 10 AND y < 8", "x < 16")
+    # Any condition on its columns is a set of cells, and the noise of that very set is known.
+    edge = ("x >= 0 AND y >= 0", "x = 31 AND y = 15", "x > 31", "x < y", "x + y > 20")
+    small = {"columns": ("x", "y", "z"), "bits": (4, 3, None)}
+    return [
+        Case("two columns", schema, draw, {"columns": ("x", "y")}, "Boxes", inside, edge, ("z = 1",)),
+        Case("with gaps", gaps, draw, {"columns": ("x", "y")}, "Boxes", inside[:2], edge[:2], ("x < 16", "x IS NULL")),
+        Case(
+            "three columns",
+            schema,
+            draw,
+            small,
+            "Boxes",
+            ("x < 16 AND y >= 4 AND z = 1",),
+            ("z = 3", "x < y"),
+            ("w = 1",),
+        ),
+    ]
+
+
+RELEASE = registered(
+    Release(
+        boxes,
+        plan_boxes,
+        "Boxes: ranges of two or three numbers at once",
+        (
+            Setting("columns", "columns", "Columns", types=("integer", "real"), least=2, most=3),
+            Setting("bits", "bits", "Precision of the columns: 2^bits cells along each.", least=1, most=24),
+        ),
+        ("Boxes",),
+        _cases,
+        place=3,
+    )
+)

@@ -2,13 +2,13 @@
 
 ``probes`` (practical): some hundred random halfspaces are asked with noise, and kernel regression with the arc-cosine
 kernel and a ridge matched to the noise carries their answers to every other one. Where the budget allows, most of it
-finds a mixture of normal distributions first (``halfspace_base.py``), and the probes mend what it leaves.
+finds a mixture of normal distributions first (``release/_mixture.py``), and the probes mend what it leaves.
 No worst-case promise; its margins are for halfspaces like the probes, by predicting each probe from the others.
 
 ``nets`` (the paper's, under its own name): m random sign projections to k dimensions, a net of directions in each, the
 median of the nearest net answers. (e, delta, gamma)-useful in the sense of Definition 5.3: the answer is within e of
 that of some halfspace at sine distance at most gamma from the asked one, so rows within gamma of the boundary may be
-counted or not. The guaranteed k and m of Theorem 6.5 are in ``dodona.bounds.blr.halfspaces``; they are beyond any
+counted or not. The guaranteed k and m of Theorem 6.5 are in ``dodona.bounds.releases.halfspaces``; they are beyond any
 computer for small gamma (ERRATA 10: the counts multiply), so here k, m and gamma are yours to state.
 """
 
@@ -16,53 +16,58 @@ from __future__ import annotations
 
 import itertools
 import math
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import replace
+from statistics import NormalDist
+from typing import Any, Unpack
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dodona.answer import Bill
+from dodona.bounds import releases as bounds
+from dodona.bounds.outlook import Outcome, Outlook, Outlooks
 from dodona.errors import BadQuery, Unsupported
-from dodona.oracle import Oracle
-from dodona.privacy.numbers import Number
+from dodona.oracles.answer import Bill
+from dodona.oracles.effort import Divisible, Effort, combined
+from dodona.oracles.oracle import Oracle
+from dodona.oracles.synopsis import Body, Header, Synopsis
+from dodona.query.schema import Real, Schema
 from dodona.query.statistic import Stack, Value
-from dodona.release.halfspace_base import BasePlan, base_plan, bases
-from dodona.release.portion import Portion, Stated, combined
-from dodona.synopses.base import Body, Header, Synopsis
-from dodona.synopses.forms import Scaled
-from dodona.synopses.halfspaces import HalfspaceNets, Halfspaces, kernel
-from dodona.synopses.mixture import Mixture
+from dodona.release._mixture import BasePlan, base_plan, bases
+from dodona.release.registry import Case, Release, Setting, registered, whole_cost, within
+from dodona.synopses.halfspaces import HalfspaceNets, Halfspaces, Mixture, Scaled, kernel
+from dodona.synopses.noise import STATED
 
 Floats = NDArray[np.float64]
 _SEED = 6051  # probes and projections are public, and published with the answers
 _PRIORS = 4.0 ** -np.arange(0.0, 8.1, 0.5)
 _ROUGH = (0.0, 1e-5, 4e-5, 1.6e-4, 6.4e-4)
 MOST_NET = 200_000
+_Z = NormalDist().inv_cdf((1 + STATED) / 2)
 MOST_PROBES = 8_000
+MOST_DIMENSION = 64
 
 
 def halfspaces(
     oracle: Oracle,
     columns: list[str] | tuple[str, ...],
     *,
-    share: Number | None = None,
-    epsilon: Number | None = None,
-    rho: Number | None = None,
     translated: bool = True,
     probes: int | None = None,
+    **stated: Unpack[Divisible],
 ) -> Synopsis:
     """A synopsis of all halfspaces over ``columns``, each scaled to [-1, 1] by its declared range.
 
     ``translated``: probe halfspaces off the middle too. ``probes``: how many; by the noise if not given.
     """
     check_probes(probes)
-    portion, scaled, rows = Portion.of(share, epsilon, rho), Scaled.of(oracle.schema, columns), public_rows(oracle)
-    plan = base_plan(oracle, scaled, portion, rows)
-    offered, bills = bases(oracle, scaled, portion, rows, plan)
-    left = portion.part(plan.shares.probes)
+    effort, scaled, rows = Effort.divisible(**stated), Scaled.of(oracle.schema, columns), public_rows(oracle)
+    plan = base_plan(oracle, scaled, effort, rows)
+    offered, bills = bases(oracle, scaled, effort, rows, plan)
+    left = effort.part(plan.shares.probes)
     count = probes if probes is not None else probes_for(oracle, scaled, left, rows, plan)
     y = directions(count, len(scaled.columns), translated)
-    answer = oracle.ask(probes_query(scaled, y), **left)
+    answer = oracle.ask(probes_query(scaled, y), effort=left)
     means = np.asarray(answer.total, dtype=np.float64) / rows
     noise = float(np.mean(np.square(answer.spread))) / rows**2
     prior, rough, base = likeliest(y, means, offered, noise)
@@ -74,38 +79,68 @@ def halfspaces(
     return _synopsis(oracle, scaled, body, accuracy, words, [*bills, answer.cost], {"method": "probes"})
 
 
+def plan_halfspaces(
+    oracle: Oracle,
+    columns: Sequence[str],
+    *,
+    translated: bool = True,
+    probes: int | None = None,
+    e: float | None = None,
+    gamma: float = 0.1,
+    bits: int = 16,
+    **stated: Unpack[Divisible],
+) -> Outlooks:
+    """The model's own 95 % error of a random halfspace, in rows; with a wish ``e``, then what Theorem 6.5 says of it.
+
+    The model's error is taken at its largest prior and without a distribution, so data can only make it smaller in the
+    model's eyes; it is no worst case, so its outcome is "vacuous": no theorem promises it. ``bits``: precision of a
+    column, and ``gamma``: as in Definition 5.3; both for the theorem alone.
+    """
+    check_probes(probes)
+    effort, scaled, rows = Effort.divisible(**stated), Scaled.of(oracle.schema, columns), public_rows(oracle)
+    within(oracle, 0.0, e)  # refuses a wish that is none
+    base, d = base_plan(oracle, scaled, effort, rows), len(scaled.columns)
+    left = effort.part(base.shares.probes)
+    count = probes if probes is not None else probes_for(oracle, scaled, left, rows, base)
+    y = directions(count, d, translated)
+    noise = float(np.mean(np.square(oracle.price(probes_query(scaled, y), effort=left).spread))) / rows**2
+    body = Halfspaces(scaled, rows, y, np.full(count, 0.5), Mixture.unknown(d), noise, 1.0, 0.0)
+    typical = float(np.mean(body.fraction(directions(200, d, translated, 1))[1]))
+    cost = whole_cost(oracle, effort)
+    model = Outlook(
+        f"halfspaces over {', '.join(scaled.columns)} by {count} probes",
+        Outcome.VACUOUS,
+        error=_Z * typical * rows,
+        cost=cost,
+        why="The error is the model's own, before it has seen an answer, and no theorem's: judge it by measurement.",
+        details={"probes": float(count), "noise of a probe, in rows": math.sqrt(noise) * rows},
+        method="probes",
+        measure="a random halfspace",
+        scale="rows",
+        confidence=STATED,
+    )
+    if e is None or cost is None or cost.epsilon is None:
+        return Outlooks([model])
+    return Outlooks([model, bounds.halfspaces(rows, d, bits, e, gamma, cost.epsilon)])
+
+
 def halfspace_nets(
     oracle: Oracle,
     columns: list[str] | tuple[str, ...],
     *,
-    share: Number | None = None,
-    epsilon: Number | None = None,
-    rho: Number | None = None,
     dimension: int = 2,
     projections: int = 9,
     gamma: float = 0.4,
+    **stated: Unpack[Divisible],
 ) -> Synopsis:
     """The paper's method: k = ``dimension``, m = ``projections``, nets of sine distance (3/4) ``gamma``.
 
     The paper measures d(y, y') by the sine of the angle, which is 0 for opposite halfspaces too, whose answers add up
     to 1; the net here covers directions, and asks one of each opposite pair.
     """
-    if dimension < 2 or projections < 1 or not 0 < gamma < 1:
-        raise BadQuery("nets take dimension >= 2, projections >= 1 and 0 < gamma < 1.")
-    portion, scaled, rows = Portion.of(share, epsilon, rho), Scaled.of(oracle.schema, columns), public_rows(oracle)
-    d = len(scaled.columns) + 1
-    net = direction_net(dimension, 0.75 * gamma)
-    if projections * len(net) > MOST_NET:
-        raise Unsupported(
-            f"{projections:,} projections, each with a net of {len(net):,} directions, would ask "
-            f"{projections * len(net):,} halfspaces; at most {MOST_NET:,} are asked. Take at most "
-            f"{MOST_NET // len(net):,} projections."
-        )
-    rng = np.random.default_rng(_SEED)
-    signs = rng.choice([-1.0, 1.0], (projections, d, dimension)) / math.sqrt(dimension)
-    pulled = np.einsum("mdk,nk->mnd", signs, net).reshape(-1, d)
-    lengths = np.linalg.norm(pulled, axis=1, keepdims=True)
-    answer = oracle.ask(probes_query(scaled, pulled / np.maximum(lengths, 1e-12)), **portion.part())
+    effort, scaled, rows = Effort.divisible(**stated), Scaled.of(oracle.schema, columns), public_rows(oracle)
+    net, signs, question = _nets(scaled, dimension, projections, gamma)
+    answer = oracle.ask(question, effort=effort.part())
     half = np.asarray(answer.total, dtype=np.float64).reshape(projections, -1) / rows
     whole = np.concatenate([net, -net])
     deviation = float(np.max(answer.spread)) / rows
@@ -117,6 +152,54 @@ def halfspace_nets(
     )
     words = f"{projections} sign projections to {dimension} dimensions, nets of {len(net)} pairs, median (Theorem 6.5)"
     return _synopsis(oracle, scaled, body, accuracy, words, [answer.cost], {"method": "nets", "gamma": gamma})
+
+
+def plan_halfspace_nets(
+    oracle: Oracle,
+    columns: Sequence[str],
+    *,
+    dimension: int = 2,
+    projections: int = 9,
+    gamma: float = 0.4,
+    **stated: Unpack[Divisible],
+) -> Outlooks:
+    """The noise of one net answer, in rows; what the projections add is not bounded at sizes anyone can ask."""
+    effort, scaled, rows = Effort.divisible(**stated), Scaled.of(oracle.schema, columns), public_rows(oracle)
+    net, _, question = _nets(scaled, dimension, projections, gamma)
+    spread = float(np.max(oracle.price(question, effort=effort.part()).spread))
+    found = Outlook(
+        f"halfspaces over {', '.join(scaled.columns)} by {projections} nets of {len(net)} pairs",
+        Outcome.VACUOUS,
+        "BLR Theorem 6.5, mended, for dimensions and projections beyond these",
+        error=_Z * spread,
+        cost=whole_cost(oracle, effort),
+        why=f"This is the noise alone, up to gamma = {gamma:g}; what the projections miss is not bounded.",
+        details={"halfspaces asked": float(projections * len(net)), "noise, of the rows": spread / rows},
+        method="nets",
+        measure="a net answer",
+        scale="rows",
+        confidence=STATED,
+    )
+    return Outlooks([found])
+
+
+def _nets(scaled: Scaled, dimension: int, projections: int, gamma: float) -> tuple[Floats, Floats, Stack]:
+    """(the directions that every projection asks, the projections, the question); refused where they are too many."""
+    whole = all(type(number) is int for number in (dimension, projections))
+    if not whole or not 2 <= dimension <= MOST_DIMENSION or projections < 1 or not 0 < gamma < 1:
+        raise BadQuery(f"nets take a dimension from 2 to {MOST_DIMENSION}, projections >= 1 and 0 < gamma < 1.")
+    net = direction_net(dimension, 0.75 * gamma)
+    if projections * len(net) > MOST_NET:
+        raise Unsupported(
+            f"{projections:,} projections, each with a net of {len(net):,} directions, would ask "
+            f"{projections * len(net):,} halfspaces; at most {MOST_NET:,} are asked. Take at most "
+            f"{MOST_NET // len(net):,} projections."
+        )
+    d = len(scaled.columns) + 1
+    signs = np.random.default_rng(_SEED).choice([-1.0, 1.0], (projections, d, dimension)) / math.sqrt(dimension)
+    pulled = np.einsum("mdk,nk->mnd", signs, net).reshape(-1, d)
+    lengths = np.linalg.norm(pulled, axis=1, keepdims=True)
+    return net, signs, probes_query(scaled, pulled / np.maximum(lengths, 1e-12))
 
 
 def direction_net(dimension: int, sine: float) -> Floats:
@@ -167,9 +250,9 @@ def probes_query(scaled: Scaled, y: Floats) -> Stack:
     return Stack(tuple(Value(scaled.condition(direction)) for direction in y))
 
 
-def probes_for(oracle: Oracle, scaled: Scaled, part: Stated, rows: int, plan: BasePlan) -> int:
+def probes_for(oracle: Oracle, scaled: Scaled, part: Effort, rows: int, plan: BasePlan) -> int:
     """By epsilon n: 200 at 5,000, 800 from 50,000 on; less where a distribution is known, as little is left to find."""
-    one = oracle.price(Value(scaled.condition(directions(1, len(scaled.columns), False)[0])), **part)
+    one = oracle.price(Value(scaled.condition(directions(1, len(scaled.columns), False)[0])), effort=part)
     spread = float(np.max(one.spread))
     reach = rows / max(spread, 1e-9) * math.sqrt(2)
     most = {0: 800, 1: 200}.get(plan.components, 100)
@@ -203,3 +286,59 @@ def _synopsis(
     return Synopsis(
         Header(oracle.name, about, accuracy, words, oracle.schema, oracle.rows, combined(bills), notes), body
     )
+
+
+def _cases() -> list[Case]:
+    schema = Schema({name: Real(-1, 1, missing=0) for name in "uvw"})
+    gaps = Schema({name: Real(-1, 1) for name in "uvw"})
+
+    def draw(rows: int, random: np.random.Generator) -> dict[str, Floats]:
+        cloud = np.tanh(random.normal([0.2, -0.1, 0.0], [0.4, 0.6, 0.5], (rows, 3)))
+        return {name: cloud[:, i] for i, name in enumerate("uvw")}
+
+    inside = ("0.5 * u + 0.7 * v >= 0.1", "u - v >= 0", "0.3 * u - 0.9 * v < 0.2")
+    edge = ("u >= 0", "u + v >= 1.9")
+    outside = ("u * v >= 0", "w >= 0", "u >= 0 AND v >= 0")
+    both, centred = {"columns": ("u", "v"), "probes": 60}, {"columns": ("u", "v"), "translated": False, "probes": 60}
+    return [
+        Case("probes", schema, draw, both, "Halfspaces", inside, edge, outside),
+        Case("centred", schema, draw, centred, "Halfspaces", ("u >= v",), (), outside),
+        Case("with gaps", gaps, draw, both, "Halfspaces", ("COALESCE(u, 0) >= COALESCE(v, 0) + 0.1",), (), inside),
+    ]
+
+
+def _net_cases() -> list[Case]:
+    return [replace(_cases()[0], name="nets", settings={"columns": ("u", "v")}, gives="HalfspaceNets")]
+
+
+_COLUMNS = Setting("columns", "columns", "Columns", types=("integer", "real"))
+RELEASE = registered(
+    Release(
+        halfspaces,
+        plan_halfspaces,
+        "Halfspaces: linear combinations of numbers above any bound",
+        (
+            _COLUMNS,
+            Setting("translated", "truth", "Whether bounds off the middle are asked too."),
+            Setting("probes", "whole", "How many halfspaces are asked.", least=1, most=MOST_PROBES),
+        ),
+        ("Halfspaces",),
+        _cases,
+        place=4,
+    )
+)
+NETS = registered(
+    Release(
+        halfspace_nets,
+        plan_halfspace_nets,
+        "Halfspaces by nets: the paper's own method, for comparison",
+        (
+            _COLUMNS,
+            Setting("dimension", "whole", "Dimensions to project to.", least=2, most=MOST_DIMENSION),
+            Setting("projections", "whole", "How many projections.", least=1, most=1000),
+            Setting("gamma", "number", "Rows so near to the boundary may be counted or not.", least=0, most=1),
+        ),
+        ("HalfspaceNets",),
+        _net_cases,
+    )
+)

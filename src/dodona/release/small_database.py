@@ -5,7 +5,8 @@ exp(epsilon q / 2), q = -max_h |h(D) - h(D')| in rows (sensitivity 1; ERRATA 11)
 chain: every candidate is scored. With M of them and probability 1 - delta its worst error is, in rows, within
 (2/epsilon) ln(M/delta) of that of the best database of m rows. That one is within n sqrt(ln(2|C|)/(2m)) (m rows drawn
 at random are, with positive probability, by Hoeffding and a union bound: Lemma 3.2 for a listed class), provided that
-every row looks like a point of the domain to every member; missing values and members that cut a cell are not covered.
+every row looks like a point of the domain to every member; where values may be missing, or a cell holds two numbers,
+the margin is called estimated.
 
 Where they are too many to list, a private iterative construction is used instead, under its own guarantee:
 multiplicative weights over the points of the domain (Hardt, Ligett and McSherry 2012), each of T rounds finding a bad
@@ -19,27 +20,39 @@ two steps failing with probability 1/40. This holds for the rows as they are, wi
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from fractions import Fraction
+from typing import Any, Unpack
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dodona.answer import Bill
-from dodona.concepts.base import ConceptClass
+from dodona.bounds import releases as bounds
+from dodona.bounds.outlook import Outcome, Outlook, Outlooks
+from dodona.concepts.concept import ConceptClass, Finite
+from dodona.concepts.databases import Databases, Misfits
 from dodona.errors import BadQuery, Unsupported
-from dodona.oracle import Oracle
-from dodona.privacy.numbers import Number
-from dodona.query.statistic import Value
-from dodona.release.database_scores import Databases, Misfits
-from dodona.release.domain import Domain, read_by
-from dodona.release.portion import NEARLY, Portion, combined
-from dodona.synopses.base import Header, Synopsis
-from dodona.synopses.rows import STATED, Rows
+from dodona.oracles.answer import Bill
+from dodona.oracles.effort import NEARLY, Divisible, Effort, combined
+from dodona.oracles.oracle import Oracle
+from dodona.oracles.synopsis import Header, Synopsis
+from dodona.query.expr import columns_of
+from dodona.query.plan import compile_query
+from dodona.query.schema import Category, Flag, Integer, Schema
+from dodona.query.statistic import Stack, Value
+from dodona.release.registry import Case, Release, Setting, registered, within
+from dodona.synopses.boxes import Rows
+from dodona.synopses.noise import STATED
+from dodona.synopses.ranges import Axis
+from dodona.synopses.weighted import as_points, pieces
 
+METHODS = ("best", "selection", "iterative")
 MOST_CANDIDATES = 20_000_000
-CERTIFICATE = Fraction(1, 5)
-"""The part of the budget that tells how good the built table is."""
+TOO_MANY = 10**300
+MOST_POINTS = 2**20
+MOST_TRUTHS = 2**31
+CERTIFICATE = Fraction(1, 5)  # of the budget: it tells how good the built table is
 Floats = NDArray[np.float64]
 
 
@@ -50,18 +63,126 @@ def small_database(
     size: int,
     columns: Sequence[str] | None = None,
     bits: int | None = None,
-    share: Number | None = None,
-    epsilon: Number | None = None,
-    rho: Number | None = None,
     rounds: int | None = None,
     method: str = "best",
+    **stated: Unpack[Divisible],
 ) -> Synopsis:
     """A synthetic table of ``size`` rows over ``columns`` (those the class reads, unless given).
 
     ``method``: "selection" (Theorem 3.1), "iterative", or "best": selection wherever the databases can be listed.
     ``rounds``: of the iterative construction; by the noise if not given.
     """
-    if method not in ("best", "selection", "iterative"):
+    rows, effort = _checked_rows(oracle, size, rounds, method), Effort.divisible(**stated)
+    names = [str(oracle.schema.find(c) or c) for c in columns] if columns else read_by(concepts, oracle.schema)
+    domain = Domain.of(oracle.schema, names, bits)
+    truths = domain.truths(concepts)
+    selects = listing(domain.size, size, method)[1] and method != "iterative"
+    if selects:
+        points, margin, bills, words = _selected(oracle, concepts, truths, size, effort)
+    else:
+        points, margin, bills, words = _built(oracle, concepts, truths, size, effort, rounds)
+    sure = not selects or all(_pointwise(oracle.schema, name, bits) for name in names)
+    held = {name: values[points] for name, values in domain.columns.items()}
+    body = Rows(oracle.schema, held, rows / size, margin, concepts, sure)
+    about = f"a synthetic table of {size} rows over {', '.join(names)}, made for {concepts.describe()}"
+    accuracy = f"with probability {STATED:g}, all members are within {margin / rows:.3g} of the rows at once"
+    if not sure:
+        accuracy += "; estimated: some rows may be no point of the domain (missing values, or numbers inside a cell)"
+    notes = {"method": "selection" if selects else "iterative", "size": size}
+    told = about, accuracy, words, oracle.schema, rows, combined(bills), notes
+    return Synopsis(Header(oracle.name, *told), body)
+
+
+def plan_small_database(
+    oracle: Oracle,
+    concepts: ConceptClass,
+    *,
+    size: int,
+    columns: Sequence[str] | None = None,
+    bits: int | None = None,
+    rounds: int | None = None,
+    method: str = "best",
+    e: float | None = None,
+    **stated: Unpack[Divisible],
+) -> Outlooks:
+    """The table of ``size`` rows by the method it would take; with a wish ``e`` on a pure budget, then Theorem 3.1 with
+    the size that it asks for.
+    """
+    rows, effort = _checked_rows(oracle, size, rounds, method), Effort.divisible(**stated)
+    within(oracle, 0.0, e)  # refuses a wish that is none
+    names = [str(oracle.schema.find(c) or c) for c in columns] if columns else read_by(concepts, oracle.schema)
+    points, members = Domain.of(oracle.schema, names, bits).size, concepts.size(oracle.schema)
+    candidates, listed = listing(points, size, method)
+    selects = listed and method != "iterative"
+    # All of an (epsilon, delta) budget in one selection buys its whole epsilon.
+    payer = (oracle.purely() if selects and effort.whole else None) or oracle
+    bill = payer.price(Value(concepts.typical(oracle.schema)), effort=effort.part()).cost
+    if selects:
+        found = [_plan_selection(rows, members, size, candidates, e, bill)]
+    else:
+        rounds = rounds_for(oracle, concepts, points, members, effort) if rounds is None else rounds
+        found = [_plan_iterative(oracle, concepts, members, size, rounds, e, effort, bill)]
+    if e is not None and bill.unit == "epsilon":
+        found.append(
+            bounds.small_database(rows, points, concepts.vc_dimension(oracle.schema), e, Fraction(bill.amount))
+        )
+    return Outlooks(found)
+
+
+def _plan_selection(rows: int, members: int, size: int, candidates: int, e: float | None, bill: Bill) -> Outlook:
+    """n sqrt(ln(2|C|)/(2m)) for the best database, (2/epsilon) ln(M/delta) for the choice, 1 for rounding."""
+    chosen = 2 * math.log(candidates / (1 - STATED)) / _strength(bill) if bill.amount else 0.0
+    part = best_error(rows, members, size) / rows
+    outcome, needed, why = Outcome.FEASIBLE, None, ""
+    if e is not None and e <= part:
+        outcome, why = Outcome.INFEASIBLE, f"{size} rows promise no better than {part:.3g} of the rows: take more."
+    elif e is not None:
+        needed = math.ceil((chosen + 1) / (e - part))
+        outcome = Outcome.FEASIBLE if rows >= needed else Outcome.INFEASIBLE
+    details = {"databases": float(candidates), "rows off by the choice": chosen}
+    error = part * rows + chosen + 1
+    return _outlook(size, "selection", outcome, "BLR Theorem 3.1", error, needed, bill.spent, why, details)
+
+
+def _plan_iterative(
+    oracle: Oracle,
+    concepts: ConceptClass,
+    members: int,
+    size: int,
+    rounds: int,
+    e: float | None,
+    effort: Effort,
+    bill: Bill,
+) -> Outlook:
+    """The certificate's own part is known before; how well the weights will fit is not."""
+    half = effort.part(CERTIFICATE / 2)
+    price = oracle.price(Value(concepts.typical(oracle.schema)), confidence=(1 + STATED) / 2, effort=half)
+    # A choice among 2|C| scores at epsilon' is within (2/epsilon') ln(2|C|/delta') of the best.
+    strength = _strength(price.cost)
+    chosen = 2 * math.log(2 * members * 2 / (1 - STATED)) / strength if price.cost.amount else 0.0
+    own = chosen + float(np.max(price.margin)) + 1
+    judged, needed = within(oracle, own, e)
+    details = {"rows off by the certificate": own, "rounds": float(rounds)}
+    why = "The error is certified privately when the table is made; it is never stated below the certificate's own."
+    outcome = Outcome.VACUOUS if judged is Outcome.FEASIBLE else judged
+    known = size, "iterative", outcome, "Hardt, Ligett and McSherry 2012"
+    return _outlook(*known, own, needed, bill.spent, why, details)
+
+
+def _outlook(size: int, method: str, *known: Any) -> Outlook:
+    """Both methods promise the same thing, for all members at once."""
+    found = Outlook(f"a synthetic table of {size} rows", *known)
+    return replace(found, method=method, measure="the worst member of the class", scale="rows", confidence=STATED)
+
+
+def _strength(bill: Bill) -> float:
+    """The epsilon of the exponential mechanism: rho = epsilon^2/8 where the budget is of rho."""
+    return math.sqrt(8 * bill.amount) if bill.unit == "rho" else bill.amount
+
+
+def _checked_rows(oracle: Oracle, size: int, rounds: int | None, method: str) -> int:
+    """The public number of rows, once the settings make sense."""
+    if method not in METHODS:
         raise BadQuery(f"method must be best, selection or iterative. Got {method!r}.")
     if isinstance(size, bool) or not isinstance(size, int) or not 1 <= size <= 10_000_000:
         raise BadQuery(f"size must be a whole number of rows from 1 to 10,000,000. Got {size!r}.")
@@ -71,43 +192,32 @@ def small_database(
         raise Unsupported("a synthetic table stands for a public number of rows: state Table(..., rows=...).")
     if not oracle.rows:
         raise Unsupported("a synthetic table stands for the rows of another, and this has 0. At least one is needed.")
-    portion = Portion.of(share, epsilon, rho)
-    names = [str(oracle.schema.find(c) or c) for c in columns] if columns else read_by(concepts, oracle.schema)
-    domain = Domain.of(oracle.schema, names, bits)
-    truths = domain.truths(concepts)
-    candidates, listed = listing(domain.size, size)
+    return oracle.rows
+
+
+def listing(points: int, size: int, method: str) -> tuple[int, bool]:
+    """(how many databases of ``size`` rows there are, whether they are few enough to list).
+
+    From C(28, 14) on they are more than are listed, and soon too many to write down: then it is ``TOO_MANY``.
+    """
+    many = TOO_MANY if min(points - 1, size) >= 1000 else min(math.comb(points + size - 1, size), TOO_MANY)
+    listed = many <= MOST_CANDIDATES
     if method == "selection" and not listed:
         raise Unsupported(
-            f"there are {candidates:.3g} databases of {size} rows over {domain.size:,} points; at most "
-            f"{MOST_CANDIDATES:,} are listed (8 bytes each: {candidates * 8 / 2**30:.3g} GiB). Take method='iterative'."
+            f"there are {'more than ' * (many == TOO_MANY)}{many:.3g} databases of {size} rows over {points:,} points; "
+            f"at most {MOST_CANDIDATES:,} are listed (8 bytes each: {many * 8 / 2**30:.3g} GiB). Take fewer rows or "
+            "points, or method='iterative'."
         )
-    if listed and method != "iterative":
-        points, margin, bills, words = _selected(oracle, concepts, truths, size, portion)
-    else:
-        points, margin, bills, words = _built(oracle, concepts, truths, size, portion, rounds)
-    body = Rows(oracle.schema, {n: v[points] for n, v in domain.columns.items()}, oracle.rows / size, margin)
-    about = f"a synthetic table of {size} rows over {', '.join(names)}, made for {concepts.describe()}"
-    off = f"{margin / oracle.rows:.3g} of the rows"
-    accuracy = f"with probability {STATED:g}, all members of the class are within {off} at once"
-    notes = {"method": words.split(":")[0], "size": size}
-    return Synopsis(
-        Header(oracle.name, about, accuracy, words, oracle.schema, oracle.rows, combined(bills), notes), body
-    )
-
-
-def listing(points: int, size: int) -> tuple[int, bool]:
-    """(how many databases of ``size`` rows there are, whether they are few enough to list)."""
-    candidates = math.comb(points + size - 1, size)
-    return candidates, candidates <= MOST_CANDIDATES and size < 127
+    return many, listed
 
 
 Made = tuple[NDArray[np.intp], float, list[Bill], str]
 
 
-def _selected(oracle: Oracle, concepts: ConceptClass, truths: NDArray[np.bool_], size: int, portion: Portion) -> Made:
+def _selected(oracle: Oracle, concepts: ConceptClass, truths: NDArray[np.bool_], size: int, effort: Effort) -> Made:
     rows = oracle.rows or 1
     scores = Databases(concepts, truths, size, rows)
-    found = oracle.select(scores, mechanism="exponential", **portion.part())
+    found = oracle.select(scores, mechanism="exponential", effort=effort.part())
     points = np.array(scores.points_of(found.index), dtype=np.intp)
     words = f"selection: one of {scores.count(oracle.schema):,} databases by the exponential mechanism (Theorem 3.1)"
     # Scores round n k/m to whole rows: up to 1/2 for the best, and again for the chosen one.
@@ -124,47 +234,47 @@ def _built(
     concepts: ConceptClass,
     truths: NDArray[np.bool_],
     size: int,
-    portion: Portion,
+    effort: Effort,
     rounds: int | None,
 ) -> Made:
     rows, (points, members) = oracle.rows or 1, truths.shape
-    rounds = rounds_for(oracle, concepts, points, members, portion) if rounds is None else rounds
-    part = portion.part((1 - CERTIFICATE) / (2 * rounds))
+    rounds = rounds_for(oracle, concepts, points, members, effort) if rounds is None else rounds
+    part = effort.part((1 - CERTIFICATE) / (2 * rounds))
     truth = truths.astype(np.float64)
     weights = np.full(points, 1 / points)
     bills: list[Bill] = []
     measured: dict[int, list[float]] = {}
     for _ in range(rounds):
         estimates = np.rint(rows * (weights @ truth)).astype(np.int64)
-        chosen = oracle.select(Misfits(concepts, estimates), **part)
+        chosen = oracle.select(Misfits(concepts, estimates), effort=part)
         member = chosen.index % members
-        answer = oracle.ask(Value(concepts.member(oracle.schema, member)), **part)
+        answer = oracle.ask(Value(concepts.member(oracle.schema, member)), effort=part)
         bills += [chosen.cost, answer.cost]
         measured.setdefault(member, []).append(float(answer.total) / rows)
         weights = _refitted(weights, truth, measured)
     drawn = _drawn(weights, size)
-    margin, costs = _certified(oracle, concepts, truth[drawn].sum(axis=0) * (rows / size), portion)
+    margin, costs = _certified(oracle, concepts, truth[drawn].sum(axis=0) * (rows / size), effort)
     words = f"iterative: multiplicative weights, {rounds} rounds of find and measure (Hardt, Ligett and McSherry 2012)"
     return drawn, margin, [*bills, *costs], words
 
 
-def _certified(oracle: Oracle, concepts: ConceptClass, own: Floats, portion: Portion) -> tuple[float, list[Bill]]:
+def _certified(oracle: Oracle, concepts: ConceptClass, own: Floats, effort: Effort) -> tuple[float, list[Bill]]:
     """A bound on the error of every total in ``own``, in rows, that holds with probability ``STATED``; and its cost.
 
     With gap_h = c_h - own_h: the chosen h has |gap_h| at least max |gap| - s - 1 (scores are of rounded totals, 1/2 for
     each of the two), and |gap_h| <= |measured - own_h| + t.
     """
-    part, each = portion.part(CERTIFICATE / 2), (1 + STATED) / 2
-    chosen = oracle.select(Misfits(concepts, np.rint(own).astype(np.int64)), confidence=each, **part)
+    part, each = effort.part(CERTIFICATE / 2), (1 + STATED) / 2
+    chosen = oracle.select(Misfits(concepts, np.rint(own).astype(np.int64)), confidence=each, effort=part)
     member = chosen.index % len(own)
-    answer = oracle.ask(Value(concepts.member(oracle.schema, member)), confidence=each, **part)
+    answer = oracle.ask(Value(concepts.member(oracle.schema, member)), confidence=each, effort=part)
     gap = abs(float(answer.total) - float(own[member]))
     return gap + float(answer.margin) + chosen.margin + 1, [chosen.cost, answer.cost]
 
 
-def rounds_for(oracle: Oracle, concepts: ConceptClass, points: int, members: int, portion: Portion) -> int:
-    """T that balances 2 n sqrt(ln|X|/T) with T ln|C| times the noise of one count at the whole portion, within 60."""
-    rows, one = oracle.rows or 1, oracle.price(Value(concepts.member(oracle.schema, 0)), **portion.part(NEARLY))
+def rounds_for(oracle: Oracle, concepts: ConceptClass, points: int, members: int, effort: Effort) -> int:
+    """T that balances 2 n sqrt(ln|X|/T) with T ln|C| times the noise of one count at the whole effort, within 60."""
+    rows, one = oracle.rows or 1, oracle.price(Value(concepts.typical(oracle.schema)), effort=effort.part(NEARLY))
     noise = max(float(np.max(one.spread)) * math.log(max(members, 2)), 1e-9)
     return int(np.clip((rows * math.sqrt(math.log(max(points, 2))) / noise) ** (2 / 3), 1, min(60, 4 * members)))
 
@@ -184,3 +294,107 @@ def _drawn(weights: Floats, size: int) -> NDArray[np.intp]:
     """``size`` points in proportion: systematic sampling, so each point comes floor or ceil of its share times."""
     places = (np.arange(size) + 0.5) / size
     return np.minimum(np.searchsorted(np.cumsum(weights), places), len(weights) - 1)
+
+
+@dataclass(frozen=True, eq=False)
+class Domain:
+    """Every combination of the values that some columns can take, each a point.
+
+    ``columns``: for each column, its value at every point (as a table would hold it).
+    """
+
+    schema: Schema
+    columns: Mapping[str, NDArray[Any]]
+
+    @staticmethod
+    def of(schema: Schema, names: Sequence[str], bits: int | None) -> Domain:
+        """All combinations; number columns at their own precision or at ``bits`` bits."""
+        values = {name: _values(schema, name, bits) for name in names}
+        size = math.prod(map(len, values.values()))
+        if size > MOST_POINTS:
+            raise Unsupported(
+                f"this domain has {size:,} points; at most {MOST_POINTS:,} fit (a weight for each would need "
+                f"{size * 8 / 2**30:.3g} GiB). Take fewer columns or fewer bits."
+            )
+        grids = np.meshgrid(*(np.arange(len(v)) for v in values.values()), indexing="ij")
+        return Domain(schema, {n: v[g.ravel()] for (n, v), g in zip(values.items(), grids, strict=True)})
+
+    @property
+    def size(self) -> int:
+        """How many points."""
+        return len(next(iter(self.columns.values())))
+
+    def truths(self, concepts: ConceptClass) -> NDArray[np.bool_]:
+        """points x members: which member is true of which point."""
+        members = concepts.size(self.schema)
+        if members * self.size > MOST_TRUTHS:
+            raise Unsupported(
+                f"{members:,} members on {self.size:,} points would need {members * self.size / 2**30:.3g} GiB: "
+                "take a smaller class or domain."
+            )
+        points, count = as_points(self.schema, self.columns)
+        plan = compile_query(Stack(tuple(map(Value, concepts.members(self.schema)))), self.schema, level=True)
+        (block,) = pieces(plan, self.schema, points, count)
+        return np.stack([piece.values > 0.5 for piece in block], axis=1)
+
+
+def read_by(concepts: ConceptClass, schema: Schema) -> list[str]:
+    """The columns the class reads, in the schema's order."""
+    found = frozenset(name for member in concepts.members(schema) for name in columns_of(member))
+    own = {schema.find(name) for name in found}
+    return [name for name in schema if name in own]
+
+
+def _pointwise(schema: Schema, name: str, bits: int | None) -> bool:
+    """Whether every row's value is a point of the domain: none may be missing, and no cell holds two numbers."""
+    column = schema[name]
+    if column.missing is None:
+        return False
+    return isinstance(column, Flag | Category) or (
+        isinstance(column, Integer) and Axis.of(schema, name, bits).width == 1
+    )
+
+
+def _values(schema: Schema, name: str, bits: int | None) -> NDArray[Any]:
+    column = schema[name]
+    if isinstance(column, Flag):
+        return np.array([False, True])
+    if isinstance(column, Category):
+        return np.array(column.values)
+    return Axis.of(schema, name, bits).points()
+
+
+def _cases() -> list[Case]:
+    schema = Schema({"a": Flag(missing=False), "v": Integer(0, 3, missing=0), "z": Flag()})
+    members = ("a", "v >= 2", "a AND v >= 1", "NOT a")
+    concepts = Finite.of(members)
+
+    def draw(rows: int, random: np.random.Generator) -> dict[str, NDArray[Any]]:
+        return {"a": random.random(rows) < 0.8, "v": random.integers(0, 4, rows), "z": random.random(rows) < 0.5}
+
+    return [
+        Case(method, schema, draw, settings, "Rows", members, outside=("z", "a AND v >= 2", "v"))
+        for method, settings in (
+            ("selection", {"concepts": concepts, "size": 4}),
+            ("iterative", {"concepts": concepts, "size": 200, "method": "iterative"}),
+        )
+    ]
+
+
+RELEASE = registered(
+    Release(
+        small_database,
+        plan_small_database,
+        "A small synthetic table, useful for a class of questions",
+        (
+            Setting("concepts", "value", "The class it is made for."),
+            Setting("size", "whole", "How many rows it has.", least=1, most=10_000_000),
+            Setting("columns", "columns", "Columns", types=("category", "flag", "integer", "real")),
+            Setting("bits", "bits", "Precision of the number columns.", least=1, most=20),
+            Setting("rounds", "whole", "Rounds of the iterative method.", least=1, most=10_000),
+            Setting("method", "choice", "How it is made.", choices=METHODS),
+        ),
+        ("Rows",),
+        _cases,
+    )
+)

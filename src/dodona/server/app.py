@@ -17,14 +17,14 @@ from starlette.responses import PlainTextResponse, Response
 
 from dodona import __version__
 from dodona.errors import DodonaError
-from dodona.server import catalogue, curation, describe, outputs, pages, questions, releases, surveys, synopses
-from dodona.server.auth import require
-from dodona.server.catalogue import json_response
+from dodona.server import shapes, surveys
 from dodona.server.guard import Guard
 from dodona.server.problems import Problem, fault, not_found, problem_of
-from dodona.server.service import Service
+from dodona.server.routes import catalogue, questions, releases
+from dodona.server.routes.catalogue import json_response
+from dodona.server.service import Service, require
 from dodona.server.settings import Settings
-from dodona.server.survey_store import SurveyStore
+from dodona.server.surveys.store import SurveyStore
 
 _LATE = ("cryptography.hazmat.primitives.ciphers", "pandas")
 """What wide questions load, where it is installed: with the process rather than with an analyst's question."""
@@ -66,19 +66,20 @@ def make_app(settings: Settings) -> Guard:
         redirect_slashes=False,
     )
     app.state.service = service
-    for part in (catalogue, questions, synopses, releases, curation):
-        app.include_router(part.router)
+    known = catalogue.router, questions.router, releases.synopsis_routes, releases.router, catalogue.key_routes
+    for routes in known:
+        app.include_router(routes)
     app.include_router(surveys.router(SurveyStore(settings.survey_file)))
-    app.include_router(pages.router())
+    app.include_router(catalogue.page_routes())
     _add_operations(app, service)
-    app.openapi = lambda: describe.description(app)  # type: ignore[method-assign]
+    app.openapi = lambda: shapes.description(app)  # type: ignore[method-assign]
     for kind in (Problem, DodonaError, HTTPException, RequestValidationError, Exception):
         app.add_exception_handler(kind, _problem)
     return Guard(app, service.metrics, service.audit)
 
 
 def _add_operations(app: FastAPI, service: Service) -> None:
-    @app.get("/healthz", response_model=outputs.Health, responses={503: {"model": outputs.Health}}, tags=["operations"])
+    @app.get("/healthz", response_model=shapes.Health, responses={503: {"model": shapes.Health}}, tags=["operations"])
     async def health() -> Response:
         """Red where a ledger or the key store cannot be used."""
         healthy = await service.healthy()

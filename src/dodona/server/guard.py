@@ -2,19 +2,123 @@
 
 from __future__ import annotations
 
+import json
+import os
 import re
 import secrets
+import sys
+import threading
 import time
 import traceback
-from collections.abc import Awaitable, Callable, MutableMapping
+from collections.abc import Awaitable, Callable, Iterable, MutableMapping
 from pathlib import PurePath
 from typing import Any
 
-from dodona.server.audit import Audit
-from dodona.server.headers import ALWAYS, NOT_STORED
-from dodona.server.metrics import Metrics
+from dodona.server.keys import now_text
 from dodona.server.problems import Problem, problem_of
-from dodona.server.strict_json import MOST_BYTES, too_large
+from dodona.server.requests import MOST_BYTES, too_large
+
+# What every response carries: nothing may be loaded from elsewhere, framed, guessed or remembered.
+
+
+CSP = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
+    "form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+)
+ALWAYS: tuple[tuple[bytes, bytes], ...] = (
+    (b"content-security-policy", CSP.encode()),
+    (b"x-content-type-options", b"nosniff"),
+    (b"referrer-policy", b"no-referrer"),
+    (b"cross-origin-opener-policy", b"same-origin"),
+    (b"cross-origin-resource-policy", b"same-origin"),
+    (b"permissions-policy", b"camera=(), geolocation=(), microphone=()"),
+)
+NOT_STORED = (b"cache-control", b"no-store")
+"""For answers of the API; the page's own files may be kept."""
+
+
+# The audit log: one JSON object a line for every request. Who asked what kind of thing, how it ended, what it cost.
+#
+# No row value can be in it: it holds the route's template (never the address as sent, which could hold a secret), the
+# key's id, the status and code, and the charge's number. What was asked stands in the ledger.
+
+
+class Audit:
+    """Appends to the file at ``path``, or writes to standard error; lines of several processes do not mix."""
+
+    def __init__(self, path: str | None) -> None:
+        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT
+        self._file = sys.stderr.fileno() if path is None else os.open(path, flags, 0o600)
+        self._owned = path is not None
+        self._mutex = threading.Lock()
+
+    def write(self, event: dict[str, Any]) -> None:
+        """One line."""
+        line = json.dumps({"time": now_text(), "pid": os.getpid(), **event}, ensure_ascii=True) + "\n"
+        with self._mutex:
+            os.write(self._file, line.encode("ascii"))
+
+    def close(self) -> None:
+        """Let the file go."""
+        if self._owned:
+            os.close(self._file)
+
+
+# Counts for Prometheus, in its text format. They tell of requests and ledgers, never of rows.
+
+
+EDGES = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
+
+
+class Metrics:
+    """Of one process. Times are those a client sees: answers' are already on the public schedule."""
+
+    def __init__(self) -> None:
+        self._mutex = threading.Lock()
+        self._requests: dict[tuple[str, str, int], int] = {}
+        self._times: dict[str, list[int]] = {}
+        self._seconds: dict[str, float] = {}
+
+    def note(self, method: str, route: str, status: int, seconds: float) -> None:
+        """One finished request."""
+        with self._mutex:
+            key = (method, route, status)
+            self._requests[key] = self._requests.get(key, 0) + 1
+            counts = self._times.setdefault(route, [0] * (len(EDGES) + 1))
+            counts[sum(seconds > edge for edge in EDGES)] += 1
+            self._seconds[route] = self._seconds.get(route, 0.0) + seconds
+
+    def text(self, budgets: Iterable[tuple[str, str, float, float]]) -> str:
+        """Everything; ``budgets``: name, unit, spent and left of each dataset."""
+        worker = f'worker="{os.getpid()}"'
+        lines = ["# TYPE dodona_requests_total counter"]
+        with self._mutex:
+            for (method, route, status), count in sorted(self._requests.items()):
+                labels = f'{worker},method="{method}",route="{_escape(route)}",status="{status}"'
+                lines.append(f"dodona_requests_total{{{labels}}} {count}")
+            lines.append("# TYPE dodona_request_seconds histogram")
+            for route, counts in sorted(self._times.items()):
+                lines += self._histogram(worker, route, counts)
+        for which in ("spent", "left"):
+            lines.append(f"# TYPE dodona_budget_{which} gauge")
+            for name, unit, spent, left in budgets:
+                labels = f'{worker},dataset="{_escape(name)}",unit="{unit}"'
+                lines.append(f"dodona_budget_{which}{{{labels}}} {spent if which == 'spent' else left}")
+        return "\n".join(lines) + "\n"
+
+    def _histogram(self, worker: str, route: str, counts: list[int]) -> list[str]:
+        labels, below, lines = f'{worker},route="{_escape(route)}"', 0, []
+        for edge, count in zip((*EDGES, "+Inf"), counts, strict=True):
+            below += count
+            lines.append(f'dodona_request_seconds_bucket{{{labels},le="{edge}"}} {below}')
+        lines.append(f"dodona_request_seconds_sum{{{labels}}} {self._seconds[route]:.6f}")
+        lines.append(f"dodona_request_seconds_count{{{labels}}} {below}")
+        return lines
+
+
+def _escape(text: str) -> str:
+    return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+
 
 Scope = MutableMapping[str, Any]
 Message = MutableMapping[str, Any]
@@ -23,6 +127,7 @@ Send = Callable[[Message], Awaitable[None]]
 App = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 _ID = re.compile(rb"[A-Za-z0-9._-]{1,64}")
+MOST_HEADERS = 100
 
 
 class Guard:
@@ -37,7 +142,7 @@ class Guard:
             return
         start, request_id = time.monotonic(), _request_id(scope)
         state = scope.setdefault("state", {})
-        state["request_id"], state["start"] = request_id, start
+        state["request_id"] = request_id
         status = 0
 
         async def sending(message: Message) -> None:
@@ -48,7 +153,8 @@ class Guard:
             await send(message)
 
         try:
-            await self._app(scope, _limited(scope, receive), sending)
+            _require_sound_headers(scope)
+            await self._app(scope, _limit(scope, receive), sending)
         except Exception as error:  # whatever it is, it leaves in its outward form, and no log gets its words (R12)
             state["code"], state["about"] = problem_of(error).code, _where(error)
             if not status:
@@ -82,13 +188,24 @@ async def respond(problem: Problem, request_id: str, send: Send) -> None:
     await send({"type": "http.response.body", "body": body})
 
 
-def _limited(scope: Scope, receive: Receive) -> Receive:
+def _require_sound_headers(scope: Scope) -> None:
+    """Few enough, and one statement of the body's length: a proxy before us may have believed the other (RFC 9112)."""
+    names, close = [name for name, _ in scope["headers"]], {"Connection": "close"}
+    if len(names) > MOST_HEADERS:
+        raise Problem(431, "too-large", f"a request must have at most {MOST_HEADERS} headers.", headers=close)
+    lengths = [name for name in names if name in (b"content-length", b"transfer-encoding")]
+    if len(lengths) > 1:
+        detail = "a request must state its length once, as Content-Length or as Transfer-Encoding."
+        raise Problem(400, "bad-request", detail, headers=close)
+
+
+def _limit(scope: Scope, receive: Receive) -> Receive:
     """A body that is too large is refused at its announcement, or where it passes the limit; the rest is not read."""
     size = 0
 
     async def receiving() -> Message:
         nonlocal size
-        if size == 0 and _announced(scope) > MOST_BYTES:
+        if size == 0 and _announced_size(scope) > MOST_BYTES:
             raise too_large()
         message = await receive()
         size += len(message.get("body", b""))
@@ -99,7 +216,7 @@ def _limited(scope: Scope, receive: Receive) -> Receive:
     return receiving
 
 
-def _announced(scope: Scope) -> int:
+def _announced_size(scope: Scope) -> int:
     length = next((value for name, value in scope["headers"] if name == b"content-length"), b"0")
     return int(length) if length.isdigit() and len(length) <= 12 else MOST_BYTES + 1
 

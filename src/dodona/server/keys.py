@@ -4,6 +4,9 @@ A key is ``ddn_ID_SECRET``: the ID finds it, the SECRET is 256 random bits, show
 hash. The store is one SQLite file shared by all server processes and the command line. Each request asks it whether it
 has changed (``PRAGMA data_version``), so that a revocation holds from the next request on. Shares belong to analysts,
 not to keys: two keys of one analyst spend one share.
+
+A clock can go back; an expired key stays expired. The store keeps the latest expiry that was seen to pass, written
+before the first request after it is served, and no process reads an earlier time from then on.
 """
 
 from __future__ import annotations
@@ -16,8 +19,8 @@ import re
 import secrets
 import sqlite3
 import threading
-from collections.abc import Sequence
-from contextlib import closing
+from collections.abc import Callable, Sequence
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from fractions import Fraction
@@ -25,6 +28,7 @@ from pathlib import Path
 from typing import Any
 
 from dodona.errors import BadEffort, LedgerUnavailable, Refused
+from dodona.privacy.ledger.places import make_private
 from dodona.privacy.numbers import Number, exact
 
 Rows = list[tuple[Any, ...]]
@@ -37,6 +41,7 @@ CREATE TABLE IF NOT EXISTS analysts(name TEXT PRIMARY KEY, share TEXT);
 CREATE TABLE IF NOT EXISTS keys(
     id TEXT PRIMARY KEY, analyst TEXT NOT NULL, role TEXT NOT NULL, datasets TEXT, salt BLOB NOT NULL,
     hash BLOB NOT NULL, created TEXT NOT NULL, expires TEXT, revoked TEXT);
+CREATE TABLE IF NOT EXISTS clock(passed TEXT NOT NULL);
 """
 _COLUMNS = "k.id, k.analyst, k.role, a.share, k.datasets, k.created, k.expires, k.revoked"
 _JOIN = "FROM keys k JOIN analysts a ON a.name = k.analyst"
@@ -70,26 +75,31 @@ def now_text() -> str:
 
 
 class KeyStore:
-    """The keys in one file at ``path``; safe for many threads and processes."""
+    """The keys in one file at ``path``; safe for many threads and processes. ``clock``: the time as ISO text in UTC."""
 
-    def __init__(self, path: str | os.PathLike[str]) -> None:
-        self.path = Path(path)
+    def __init__(self, path: str | os.PathLike[str], clock: Callable[[], str] = now_text) -> None:
+        self.path, self._clock = Path(path), clock
         self._mutex, self._reading = threading.Lock(), threading.Lock()
         self._known: dict[bytes, str] = {}  # SHA-256 of a token that was verified once -> its id
         self._version = -1
-        self._keys: dict[str, Key] = {}  # as of ``_version``
-        made = not self.path.exists()
+        self._keys: dict[str, Key] = {}  # as of ``_version``, as are the two below
+        self._passed, self._next = "", ""  # the latest expiry that has passed; the first that has not, or ""
         try:
-            if made:
-                os.close(os.open(self.path, os.O_CREAT | os.O_WRONLY, 0o600))
-            self._db = self._connected()
+            make_private(self.path)
+            self._db = self._connect()
             self._db.executescript(_SCHEMA)
-            self._reader = self._connected()  # so that a request does not wait behind a key being made here
+            self._reader = self._connect()  # so that a request does not wait behind a key being made here
+            self.now()
         except (OSError, sqlite3.Error):
             raise LedgerUnavailable(f"the key store must be a file we can write. Got {str(self.path)!r}.") from None
 
-    def _connected(self) -> sqlite3.Connection:
+    def _connect(self) -> sqlite3.Connection:
         return sqlite3.connect(self.path, timeout=10.0, check_same_thread=False, isolation_level=None)
+
+    def now(self) -> str:
+        """The time, never before an expiry that was seen to pass: by this process or another, before a restart too."""
+        with self._reading:
+            return self._now()
 
     def has_curator(self) -> bool:
         """Whether a curator's key was ever made here."""
@@ -105,15 +115,16 @@ class KeyStore:
         datasets: Sequence[str] | None = None,
     ) -> tuple[Key, str]:
         """A new key and its token, which is shown this once. The shares of all living analysts stay within 1."""
-        stated = _checked(analyst, role, share)
+        stated = _check_share(analyst, role, share)
         ends = None if expires is None else _time(expires)
         secret, salt, id_ = secrets.token_urlsafe(32), secrets.token_bytes(16), secrets.token_hex(8)
         opened = None if datasets is None else json.dumps(list(datasets))
-        row = (id_, analyst, role, opened, salt, _hash(secret, salt), now_text(), ends, None)
+        row = (id_, analyst, role, opened, salt, _hash(secret, salt), self._clock(), ends, None)
+        now = self.now()
         with self._mutex, closing(self._db.cursor()) as db:
             db.execute("BEGIN IMMEDIATE")
             try:
-                self._place(db, analyst, role, stated)
+                self._place(db, analyst, role, stated, now)
                 db.execute("INSERT INTO keys VALUES(?, ?, ?, ?, ?, ?, ?, ?, ?)", row)
                 db.execute("COMMIT")
             except BaseException:
@@ -121,13 +132,13 @@ class KeyStore:
                 raise
         return self.get(id_), f"ddn_{id_}_{secret}"
 
-    def _place(self, db: sqlite3.Cursor, analyst: str, role: str, share: Fraction | None) -> None:
+    def _place(self, db: sqlite3.Cursor, analyst: str, role: str, share: Fraction | None, now: str) -> None:
         roles = {role for (role,) in db.execute("SELECT role FROM keys WHERE analyst = ?", (analyst,))}
         if roles - {role}:
             raise Refused(f"a name keeps one role. {analyst!r} is already a {roles.pop()}; choose another name.")
         living = db.execute(
             f"SELECT DISTINCT a.name, a.share {_JOIN} WHERE k.revoked IS NULL AND (k.expires IS NULL OR k.expires > ?)",
-            (now_text(),),
+            (now,),
         )
         others = sum((Fraction(text) for name, text in living if text and name != analyst), Fraction(0))
         if share is not None and others + share > 1:
@@ -151,7 +162,7 @@ class KeyStore:
 
     def revoke(self, id_: str) -> Key:
         """The key opens nothing from now on; revoking twice is no fault."""
-        self._rows("UPDATE keys SET revoked = ? WHERE id = ? AND revoked IS NULL", now_text(), id_)
+        self._rows("UPDATE keys SET revoked = ? WHERE id = ? AND revoked IS NULL", self._clock(), id_)
         return self.get(id_)
 
     def known(self, token: str) -> Key | None:
@@ -175,23 +186,35 @@ class KeyStore:
 
     def close(self) -> None:
         """Let the file go."""
-        with self._mutex, self._reading:
+        with suppress(sqlite3.Error):  # closed before
+            self.now()
+        with self._reading, self._mutex:
             self._reader.close()
             self._db.close()
 
     def _alive(self, id_: str) -> Key | None:
         with self._reading:
-            (version,) = self._reader.execute("PRAGMA data_version").fetchone()
-            if version != self._version:  # another connection, here or elsewhere, has written since
-                self._version = version
-                self._keys.clear()
+            now = self._now()
             key = self._keys.get(id_)
             if key is None:
                 rows = self._reader.execute(f"SELECT {_COLUMNS} {_JOIN} WHERE k.id = ?", (id_,)).fetchall()
                 if not rows:
                     return None
                 key = self._keys[id_] = _key(rows[0])
-        return key if key.alive(now_text()) else None
+        return key if key.alive(now) else None
+
+    def _now(self) -> str:
+        (version,) = self._reader.execute("PRAGMA data_version").fetchone()
+        if version != self._version:  # another connection, here or elsewhere, has written since
+            self._version = version
+            self._keys.clear()
+            ((self._passed,),) = self._reader.execute("SELECT coalesce(max(passed), '') FROM clock")
+            first = "SELECT coalesce(min(expires), '') FROM keys WHERE expires > ?"
+            ((self._next,),) = self._reader.execute(first, (self._passed,))
+        now = max(self._clock(), self._passed)
+        if self._next and self._next <= now:  # an expiry has passed: durably so, before anything is made of it
+            self._rows("INSERT INTO clock SELECT max(expires) FROM keys WHERE expires <= ?", now)
+        return now
 
     def _rows(self, statement: str, *values: object) -> Rows:
         with self._mutex:
@@ -209,7 +232,7 @@ def _key(row: tuple[Any, ...]) -> Key:
     return Key(id_, analyst, role, None if share is None else Fraction(share), opened, created, expires, revoked)
 
 
-def _checked(analyst: str, role: str, share: Number | None) -> Fraction | None:
+def _check_share(analyst: str, role: str, share: Number | None) -> Fraction | None:
     if not isinstance(analyst, str) or not _NAME.fullmatch(analyst) or len(analyst.encode()) > 128:
         raise Refused("an analyst's name must be 1 to 64 characters, none of them a control character.")
     if role not in ROLES:

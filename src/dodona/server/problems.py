@@ -9,18 +9,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from dodona.errors import (
-    AnswerLost,
-    BadEffort,
-    BadQuery,
-    BadSchema,
-    BadTable,
-    BudgetSpent,
-    DodonaError,
-    LedgerError,
-    Refused,
-    Unsupported,
-)
+from dodona import errors
 
 TITLES = {
     "bad-json": "The body is not JSON as we accept it",
@@ -101,14 +90,14 @@ def too_many(seconds: float) -> Problem:
     return Problem(429, "too-many", "too many requests; wait, then try again.", headers={"Retry-After": str(wait)})
 
 
-_KINDS: list[tuple[type[DodonaError], int, str]] = [
-    (BudgetSpent, 409, "budget-spent"),
-    (BadQuery, 422, "bad-query"),
-    (BadEffort, 422, "bad-effort"),
-    (Unsupported, 422, "unsupported"),
-    (BadSchema, 422, "bad-query"),
-    (BadTable, 422, "refused"),
-    (Refused, 409, "refused"),
+_KINDS: list[tuple[type[errors.DodonaError], int, str]] = [
+    (errors.BudgetSpent, 409, "budget-spent"),
+    (errors.BadQuery, 422, "bad-query"),
+    (errors.BadEffort, 422, "bad-effort"),
+    (errors.Unsupported, 422, "unsupported"),
+    (errors.BadSchema, 422, "bad-query"),
+    (errors.BadTable, 422, "refused"),
+    (errors.Refused, 409, "refused"),
 ]
 
 
@@ -119,15 +108,15 @@ def problem_of(error: Exception) -> Problem:
     for kind, status, code in _KINDS:
         if isinstance(error, kind):
             return Problem(status, code, str(error), more=_amounts(error))
-    if isinstance(error, LedgerError):
+    if isinstance(error, errors.LedgerError):
         # After a failed write the charge may have been kept: whether is not known until the ledger is read back.
         return Problem(503, "ledger", "the ledger cannot be reached or trusted; no answer leaves.", charged=None)
-    if isinstance(error, AnswerLost):
+    if isinstance(error, errors.AnswerLost):
         return Problem(500, "answer-lost", str(error), charged=True)
     return fault()
 
 
-def _amounts(error: DodonaError) -> dict[str, Any]:
-    if isinstance(error, BudgetSpent):
+def _amounts(error: errors.DodonaError) -> dict[str, Any]:
+    if isinstance(error, errors.BudgetSpent):
         return {"price": error.price, "left": error.left, "unit": error.unit}
     return {}

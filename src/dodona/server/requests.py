@@ -1,21 +1,270 @@
-"""Reading requests: the body within its limits, the idempotency key, the question as a value."""
+"""Reading requests: the body within its limits, the idempotency key, the question as a value.
+
+Their shapes are checked on the way in and described in OpenAPI.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import json
+import math
 import re
-from typing import Any, TypeVar
+from typing import Annotated, Any, TypeVar
 
-from pydantic import BaseModel
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from starlette.requests import ClientDisconnect, Request
 
-from dodona.server.bodies import checked
+from dodona.errors import BadQuery
+from dodona.oracles.effort import Effort
+from dodona.query.unit import MOST_ROWS, Bounds
 from dodona.server.problems import Problem
-from dodona.server.strict_json import parse
+
+Amount = Annotated[
+    str | int,
+    Field(
+        description='A number that bears privacy: text such as "0.05" or "1/20", or a whole number; no JSON float.',
+        json_schema_extra={
+            "anyOf": [
+                {"type": "string", "pattern": "^[0-9./eE+-]{1,90}$"},
+                {"type": "integer", "minimum": 0, "maximum": 1000000},
+            ]
+        },
+    ),
+]
+Text = Annotated[str, Field(min_length=1, max_length=4096)]
+Number = float | list[Any]
+Most = Annotated[int, Field(ge=1, le=MOST_ROWS)]
+
+
+class Strict(BaseModel):
+    """Unknown fields are refused (a misspelt privacy parameter must not pass silently), and types are not guessed."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+
+class EffortBody(Strict):
+    """Exactly one of tolerance, share, epsilon and rho."""
+
+    tolerance: Amount | None = None
+    share: Amount | None = None
+    epsilon: Amount | None = None
+    rho: Amount | None = None
+    confidence: Amount = "0.95"
+
+    def effort(self) -> Effort:
+        """As the library's value."""
+        return Effort.of(**self.model_dump())
+
+
+class Sourced(Strict):
+    """What may be asked of several tables."""
+
+    source: Text | None = Field(
+        None,
+        alias="from",
+        description="Tables joined, as FROM writes them: visits JOIN zips USING (zip). A SELECT says it by itself.",
+    )
+
+
+class BoundsBody(Strict):
+    """With how many rows, and in how many groups, one person counts; what is not stated is as the dataset says."""
+
+    max_rows: Most | None = None
+    max_groups: Most | None = None
+    max_rows_per_group: Most | None = None
+
+    def bounds(self) -> Bounds:
+        """As the library's value."""
+        return Bounds(**self.model_dump())
+
+
+class FreeBody(Strict):
+    """One question, as exactly one of text, SELECT or value. Asked of a published synopsis it needs no effort."""
+
+    question: Text | None = Field(None, description="A row expression: age >= 65 AND smoker.")
+    sql: Text | None = Field(
+        None, description="A SELECT: aggregates under WHERE and GROUP BY, finished by HAVING, ORDER BY and the like."
+    )
+    query: dict[str, Any] | None = Field(None, description="A query as `to_json` of dodona.query writes it.")
+
+    def given(self) -> tuple[str, Any]:
+        """The one form that is there, by name."""
+        found = [(name, getattr(self, name)) for name in ("question", "sql", "query")]
+        there = [pair for pair in found if pair[1] is not None]
+        if len(there) != 1:
+            raise BadQuery("exactly one of question, sql and query must be given.")
+        return there[0]
+
+
+class QuestionBody(FreeBody, Sourced):
+    """One question with its effort."""
+
+    effort: EffortBody
+    bounds: BoundsBody | None = None
+
+
+class SqlBody(Strict):
+    """A SELECT with its effort."""
+
+    sql: Text
+    effort: EffortBody
+
+
+class JoinBody(Strict):
+    """Tables joined, as FROM writes them."""
+
+    source: Text = Field(alias="from")
+
+
+class LossesBody(Sourced):
+    """Columns whose losses are counted, all of them unless stated, with the effort."""
+
+    columns: Annotated[list[Annotated[str, Field(max_length=255)]], Field(min_length=1, max_length=300)] | None = None
+    effort: EffortBody
+    bounds: BoundsBody | None = None
+
+
+class SelectBody(Sourced):
+    """Candidates: a list of row expressions, or the coordinates or scores of one query."""
+
+    candidates: Annotated[list[Text], Field(min_length=1, max_length=1000)] | None = None
+    query: dict[str, Any] | None = None
+    mechanism: Annotated[str, Field(max_length=40)] = "best"
+    effort: EffortBody
+    bounds: BoundsBody | None = None
+
+
+class RunBody(Sourced):
+    """A procedure that only a trusted server can run."""
+
+    procedure: dict[str, Any]
+    effort: EffortBody
+
+
+class KeyBody(Strict):
+    """A key to be made."""
+
+    analyst: Annotated[str, Field(min_length=1, max_length=64)]
+    role: Annotated[str, Field(pattern="^(analyst|curator)$")] = "analyst"
+    share: Amount | None = None
+    expires: Annotated[str, Field(max_length=40)] | None = None
+    datasets: Annotated[list[Annotated[str, Field(max_length=255)]], Field(max_length=1000)] | None = None
+
+
+class ReleaseBody(Sourced):
+    """A release to be made: a kind and its settings, with the part of the budget it may spend."""
+
+    kind: Annotated[str, Field(max_length=40)]
+    settings: dict[str, Any] = Field(default_factory=dict)
+    effort: EffortBody
+
+
+Body = TypeVar("Body", bound=Strict)
+
+
+def checked(kind: type[Body], data: Any) -> Body:
+    """The body as a value, or a ``Problem`` that names the fields at fault and nothing of their contents."""
+    try:
+        return kind.model_validate(data)
+    except ValidationError as error:
+        places = sorted({".".join(map(str, part["loc"][:3])) or "the body" for part in error.errors()})[:5]
+        faults = sorted({part["type"] for part in error.errors()})[:5]
+        detail = f"these must be as described in /openapi.json: {', '.join(places)} ({', '.join(faults)})."
+        raise Problem(422, "bad-request", detail) from None
+
+
+# JSON as we accept it: what Python's reader lets through by default is refused here (HOSTILE V55).
+#
+# Before parsing: size and nesting, by one pass over the bytes. While parsing: NaN, Infinity, numbers beyond a double,
+# integers of more than 19 digits, a name that stands twice in one object, lone surrogates.
+
+
+MOST_BYTES = 1 << 20
+DEEPEST = 128
+"""Brackets inside brackets. A row expression of n levels takes 2n of them, a query around it some 16."""
+_DIGITS = 19
+# A string, whole; or one bracket. Strings are consumed so that brackets inside them do not count.
+_TOKEN = re.compile(rb'"(?:[^"\\]|\\.)*"|[\[{]|[\]}]', re.DOTALL)
+_OPEN, _CLOSE = frozenset(b"[{"), frozenset(b"]}")
+
+
+def parse(body: bytes) -> Any:
+    """The value in ``body``, or ``Problem`` "bad-json"."""
+    if len(body) > MOST_BYTES:
+        raise too_large()
+    _check_depth(body)
+    try:
+        return json.loads(
+            body.decode("utf-8"),
+            object_pairs_hook=_object,
+            parse_constant=_constant,
+            parse_float=_float,
+            parse_int=_int,
+        )
+    except Problem:
+        raise
+    except (ValueError, RecursionError):  # UnicodeDecodeError and JSONDecodeError are ValueErrors
+        raise _bad("it is not JSON in UTF-8") from None
+
+
+def too_large() -> Problem:
+    """The refusal of a body beyond the limit."""
+    return Problem(413, "too-large", f"a request's body must be at most {MOST_BYTES:,} bytes.")
+
+
+def _check_depth(body: bytes) -> None:
+    depth = 0
+    for token in _TOKEN.finditer(body):
+        first = body[token.start()]
+        if first in _OPEN:
+            depth += 1
+            if depth > DEEPEST:
+                raise _bad(f"it nests more than {DEEPEST} levels")
+        elif first in _CLOSE:
+            depth -= 1
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    made = dict(pairs)
+    if len(made) != len(pairs):
+        raise _bad("a name stands twice in one object")
+    for name, value in pairs:
+        _check_text(name)
+        _check_text(value)
+    return made
+
+
+def _check_text(value: Any) -> None:
+    if isinstance(value, str):
+        try:
+            value.encode("utf-8")
+        except UnicodeEncodeError:
+            raise _bad("a text holds half a surrogate pair") from None
+
+
+def _constant(name: str) -> Any:
+    raise _bad(f"{name} is not a number")
+
+
+def _float(text: str) -> float:
+    value = float(text)
+    if not math.isfinite(value):
+        raise _bad("a number is beyond the range of a double")
+    return value
+
+
+def _int(text: str) -> int:
+    if len(text) > _DIGITS:
+        raise _bad(f"a whole number has more than {_DIGITS} digits")
+    return int(text)
+
+
+def _bad(why: str) -> Problem:
+    return Problem(400, "bad-json", f"the body must be plain JSON; {why}.")
+
 
 SECONDS = 20.0
 _KEY = re.compile(r"[\x21-\x7e]{1,128}", re.ASCII)
-Body = TypeVar("Body", bound=BaseModel)
 
 
 async def read_bytes(request: Request) -> bytes:
@@ -32,7 +281,7 @@ async def read_bytes(request: Request) -> bytes:
 
 async def read_body(request: Request, kind: type[Body]) -> Body:
     """The body as a checked value."""
-    body: Any = checked(kind, parse(await read_bytes(request)))  # type: ignore[type-var]
+    body: Any = checked(kind, parse(await read_bytes(request)))
     return body  # type: ignore[no-any-return]
 
 

@@ -2,14 +2,109 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import signal
 import sys
 from collections.abc import Callable
+from functools import lru_cache
+from typing import Any, cast
+
+import h11
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from dodona.errors import Refused
-from dodona.privacy.open import is_address
+from dodona.privacy.ledger.places import is_address
 from dodona.server.keys import KeyStore
 from dodona.server.settings import Settings
+
+# The edge: how long a request may take to arrive, and how many connections one address may hold.
+#
+# uvicorn limits the size of a request's headers and the time between two requests. It does not limit the time a request
+# takes to arrive, so a peer that sends half of one and waits keeps its connection, and counts against everyone.
+
+
+HEADERS = 10.0
+"""Seconds from a connection, or from the first byte of its next request, to the end of the headers."""
+BODY = 30.0
+"""Seconds from there to the end of the body; what reads bodies is stricter (``requests``), and says so."""
+READING = 120.0
+"""Seconds in which a peer must take what it was sent, once its own buffers are full."""
+MOST = 900
+"""Connections, above which the one that has been idle or half-sent for longest makes room for the next."""
+
+
+class Edge(H11Protocol):
+    """One connection. Whoever breaks a limit is hung up on: nothing was asked yet, or nobody listens."""
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Takes a connection; hangs up on one beyond the limits of its address, or of the house."""
+        super().connection_made(transport)
+        self._awaited: Any = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._reader: asyncio.TimerHandle | None = None
+        self._since, self._address = self.loop.time(), self.client and self.client[0]
+        self._watch()
+        others = cast("set[Edge]", self.connections)
+        if sum(other._address == self._address for other in others) > _most_of_one_address():
+            self._hang_up()
+        elif len(others) > MOST:
+            idle = [other for other in others if other.cycle is None or other.cycle.response_complete]
+            min(idle, key=lambda other: other._since)._hang_up()  # at least this one is
+
+    def data_received(self, data: bytes) -> None:
+        """Reads on, and looks again at how long this peer may still take."""
+        super().data_received(data)
+        self._watch()
+
+    def on_response_complete(self) -> None:
+        """From here on the connection is idle."""
+        super().on_response_complete()
+        self._since = self.loop.time()
+        self._watch()
+
+    def pause_writing(self) -> None:
+        """The peer's buffers are full: it must take what it was sent within ``READING`` seconds."""
+        super().pause_writing()
+        self._reader = self.loop.call_later(READING, self.transport.abort)
+
+    def resume_writing(self) -> None:
+        """The peer took what it was sent in time."""
+        super().resume_writing()
+        _stop(self._reader)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Nothing is waited for any more."""
+        super().connection_lost(exc)
+        _stop(self._timer)
+        _stop(self._reader)
+
+    def _hang_up(self) -> None:
+        self.connections.discard(self)  # now: many may come before the loop gets to know of the end of this one
+        self.transport.abort()
+
+    def _watch(self) -> None:
+        """One timer for each part of a request that the peer owes; bytes that come meanwhile do not extend it."""
+        state = self.conn.their_state
+        between = state is h11.IDLE and self.timeout_keep_alive_task is not None
+        awaited = state if state in (h11.IDLE, h11.SEND_BODY) and not between else None
+        if awaited is not self._awaited:
+            self._awaited = awaited
+            _stop(self._timer)
+            if awaited is not None:
+                seconds = HEADERS if awaited is h11.IDLE else BODY
+                self._timer = self.loop.call_later(seconds, self.transport.abort)
+
+
+def _stop(timer: asyncio.TimerHandle | None) -> None:
+    if timer is not None:
+        timer.cancel()
+
+
+@lru_cache(maxsize=1)
+def _most_of_one_address() -> int:
+    return Settings.from_environment().connections
+
 
 GRACE = 30
 """Seconds that questions at work get when the server is told to stop."""
@@ -40,7 +135,7 @@ def serve(settings: Settings, say: Callable[[str], None]) -> None:
         raise Refused("the server needs its extra: pip install 'dodona[server]'.") from None
     from dodona.server.datasets import Datasets
 
-    datasets = Datasets(settings.surveys, settings.ledger)  # refuses now, not in a worker's log
+    datasets = Datasets(settings, say)  # refuses now, not in a worker's log; makes ledgers now, and says so
     names = ", ".join(dataset.name for dataset in datasets)
     shared = any(is_address(settings.ledger or dataset.config.ledger) for dataset in datasets)
     datasets.close()
@@ -53,9 +148,12 @@ def serve(settings: Settings, say: Callable[[str], None]) -> None:
     settings.to_environment()
     # uvicorn finishes what is at work, then raises the signal again for whoever was there before: us.
     signal.signal(signal.SIGTERM, _end)
+    _raise_open_files()
     uvicorn.run(
         "dodona.server.app:from_environment",
         factory=True,
+        ws="none",
+        http="dodona.server.run:Edge",  # which limits time and connections; sizes are limited below
         host=settings.host,
         port=settings.port,
         workers=settings.workers,
@@ -70,6 +168,15 @@ def serve(settings: Settings, say: Callable[[str], None]) -> None:
         h11_max_incomplete_event_size=65_536,
         limit_concurrency=1000,
     )
+
+
+def _raise_open_files() -> None:
+    """As many connections as the machine allows us: those that wait for TLS are counted by nobody else."""
+    with contextlib.suppress(ImportError, OSError, ValueError):
+        import resource
+
+        _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
 
 def _end(*_: object) -> None:

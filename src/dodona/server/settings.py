@@ -4,12 +4,67 @@ from __future__ import annotations
 
 import ipaddress
 import json
+import math
 import os
+import secrets
+import time
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import TypeVar
 
 from dodona.errors import Refused
-from dodona.server.timing import TICK
+
+# When a piece of work ends for everyone but its own thread: on a public schedule, so that how long it took says
+# nothing about rows.
+#
+# Work per question does not depend on row values by construction (row-local, total expressions; tables instead of
+# rejection in the samplers). What is left is the machine's own jitter, and this room hides that (HOSTILE A12, A13):
+#
+#     ends at  tick * 2^j  after the charge,  j the least with  tick * 2^j >= t + max(t, tick)/5 * X,
+#
+# t the time the work took, X exponential with mean 1, from the operating system's randomness. If one row can move t by
+# at most D, the probability of ending after any tick changes by a factor of at most exp(5 D / max(t, tick)): a random
+# delay on a stable program; the doubling leaves an observer a handful of outcomes instead of a clock.
+#
+# X is drawn once, and everything that tells of the work comes after its moment (R16): the answer is stored then, so
+# that its place in the ledger, and what a repeat of the request finds, move then; it leaves after that; and only then
+# is the thread free for the next question.
+
+
+TICK = 0.1
+NOISE = 0.2
+Result = TypeVar("Result")
+
+
+def exponential() -> float:
+    """X >= 0 with mean 1, from 53 bits of the operating system's randomness."""
+    return -math.log((secrets.randbits(53) + 1) / 2**53)
+
+
+@dataclass(frozen=True)
+class Pacer:
+    """``tick``: the first moment at which work may end, in seconds. ``draw``: X above."""
+
+    tick: float = TICK
+    draw: Callable[[], float] = exponential
+
+    def due(self, took: float) -> float:
+        """The moment, counted from the charge, at which work that took ``took`` seconds ends."""
+        blurred = took + max(took, self.tick) * NOISE * self.draw()
+        steps = math.ceil(math.log2(blurred / self.tick)) if blurred > self.tick else 0
+        return float(self.tick * 2**steps)
+
+    def hold(self, work: Callable[[], Result]) -> Result:
+        """Run ``work``, which has just been charged and may read rows. It ends at its moment, well or badly."""
+        start = time.monotonic()
+        try:
+            return work()
+        finally:
+            end = start + self.due(time.monotonic() - start)
+            while (left := end - time.monotonic()) > 0:
+                time.sleep(left)
+
 
 VARIABLE = "DODONA_SERVE"
 """The environment variable through which workers get their settings. It holds no key; a ledger's address may hold a
@@ -19,10 +74,11 @@ password, and an environment is its own user's to read.
 
 @dataclass(frozen=True)
 class Settings:
-    """``surveys``: paths of survey.toml files. ``folder``: where keys, synopses and survey reports are kept.
+    """``surveys``: paths of survey.toml files. ``folder``: where keys, survey reports and heads of ledgers are kept.
 
     ``ledger``: None for the one each survey names, or a PostgreSQL address for all of them. ``tick``: see ``timing``.
     ``rate``: requests a second one key may make; ``running``: how many of its questions may be at work at once.
+    ``connections``: how many one address may hold in one process.
     ``audit``: the file the audit log is appended to, or None for standard error.
     """
 
@@ -39,6 +95,7 @@ class Settings:
     tick: float = TICK
     rate: float = 100.0
     running: int = 8
+    connections: int = 250
     audit: str | None = None
 
     def __post_init__(self) -> None:
@@ -61,6 +118,11 @@ class Settings:
     def survey_file(self) -> Path:
         """Where surveys and their reports are kept."""
         return Path(self.folder) / "dodona.surveys"
+
+    @property
+    def head_file(self) -> Path:
+        """Where the newest entries of the ledgers are remembered."""
+        return Path(self.folder) / "dodona.heads"
 
     @property
     def url(self) -> str:

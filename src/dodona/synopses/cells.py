@@ -2,22 +2,30 @@
 
 Noisy counts (``variance`` of each cell stated) answer any question over the grid's columns, with exact error. A model
 fitted to noisy marginals answers conditions over at most ``width`` columns; its ``margin`` is estimated, not proven.
+
+``DenseWeights`` is such a model while it is learned: one array of the grid's size, which may be another library's (on a
+GPU, say).
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import importlib
+import itertools
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from dodona.concepts.grid import Grid, Support
+from dodona.errors import Unsupported
+from dodona.oracles.synopsis import Arrays, Body
 from dodona.query.plan import Plan
 from dodona.query.schema import Schema
 from dodona.query.statistic import Query
-from dodona.synopses.base import Arrays, Body
-from dodona.synopses.basis import Floats
-from dodona.synopses.grids import Codes, decoded, grid_from, grid_settings, width_of_noise
+from dodona.synopses.grids import Codes, Floats, decoded, grid_from, grid_settings
+from dodona.synopses.noise import STATED, sum_width
 from dodona.synopses.reading import Reading, answered, largest, too_wide
 from dodona.synopses.weighted import Piece
 
@@ -26,6 +34,7 @@ class Cells(Body):
     """``table``: flat, last side fastest. ``variance``: of each cell's noise, or 0 for a model.
 
     ``deviation``: for a model, the estimated standard error of a count over at most ``width`` conditions, in rows.
+    ``certified``: or what no member of the class the model was made for is off by, in rows, at ``STATED``.
     """
 
     kind = "Cells"
@@ -40,9 +49,10 @@ class Cells(Body):
         *,
         variance: float = 0.0,
         deviation: float = 0.0,
+        certified: float = 0.0,
     ) -> None:
         self.schema, self.grid, self.width, self.edges = schema, grid, width, dict(edges)
-        self.cells, self.variance, self.deviation = table, variance, deviation
+        self.cells, self.variance, self.deviation, self.certified = table, variance, deviation, certified
 
     def table(self, support: Support) -> Floats:
         """The marginal over these sides, flat."""
@@ -52,14 +62,16 @@ class Cells(Body):
     def totals(self, query: Query, plan: Plan, confidence: float) -> tuple[Floats, Floats]:  # noqa: ARG002 - the plan says it
         """(totals, margins)."""
         totals, deviations = answered(plan, self.schema, self.grid, self._one)
-        return totals, deviations * width_of_noise(confidence)
+        # A certificate's noise is exponential: above its own confidence it grows slower than this, below it is kept.
+        width = sum_width(confidence)
+        return totals, deviations * (max(width, sum_width(STATED)) if self.certified else width)
 
     def _one(self, reading: Reading) -> tuple[Floats, Floats]:
         if not self.variance and len(reading.support) > self.width:
             raise too_wide(self.grid, self.width, reading)
         table, piece = self.table(reading.support), reading.piece
         if not self.variance:
-            return piece.totals(table), largest(piece) * self.deviation
+            return piece.totals(table), largest(piece) * (self.certified / sum_width(STATED) or self.deviation)
         rest = self.grid.cells / len(table)
         squares = Piece(piece.cells, piece.key, piece.values**2).totals(np.ones(len(table)))
         return piece.totals(table), np.sqrt(squares * rest * self.variance)
@@ -74,13 +86,13 @@ class Cells(Body):
 
     def settings(self) -> dict[str, Any]:
         """The grid, the width and the error."""
-        error = {"variance": self.variance, "deviation": self.deviation}
+        error = {"variance": self.variance, "deviation": self.deviation, "certified": self.certified}
         return {**grid_settings(self.grid, self.edges), "width": self.width, **error}
 
     @classmethod
     def restore(cls, schema: Schema, settings: Mapping[str, Any], arrays: Arrays) -> Cells:
         """The inverse."""
-        error = {name: float(settings[name]) for name in ("variance", "deviation")}
+        error = {name: float(settings.get(name, 0.0)) for name in ("variance", "deviation", "certified")}
         grid, width = grid_from(schema, settings), int(settings["width"])
         return cls(schema, grid, width, arrays["cells"], settings["edges"], **error)
 
@@ -102,3 +114,120 @@ def drawn(table: Floats, sizes: tuple[int, ...], rows: int, random: np.random.Ge
     chosen = np.minimum(np.searchsorted(ends, marks, side="right"), len(table) - 1)
     random.shuffle(chosen)
     return np.stack(np.unravel_index(chosen, sizes), axis=1).astype(np.int64)
+
+
+@dataclass(frozen=True)
+class Library:
+    """Which library holds large arrays: any with ``full``, ``asarray``, ``reshape`` and ``sum``, as NumPy has them.
+
+    ``namespace``: the module. ``device``: where arrays are made, None for the library's own choice. ``fetch``: an array
+    of the library as one of NumPy.
+    """
+
+    namespace: Any
+    device: Any = None
+    fetch: Callable[[Any], Any] = np.asarray
+
+    @staticmethod
+    def named(name: str, device: str | None = None) -> Library:
+        """numpy, torch or cupy, where installed; ``device`` as that library writes it ("cuda")."""
+        if name not in _FETCH:
+            raise Unsupported(
+                f"array libraries known by name are {', '.join(_FETCH)}. Got {name!r}: for another one hand over "
+                "Library(namespace, device, fetch)."
+            )
+        return Library(importlib.import_module(name), device, _FETCH[name])
+
+    def full(self, shape: Sequence[int], value: float) -> Any:
+        """An array of doubles, all ``value``."""
+        return self.namespace.full(tuple(shape), value, dtype=self.namespace.float64, **self._place())
+
+    def array(self, values: Floats) -> Any:
+        """A copy of these doubles."""
+        return self.namespace.asarray(values, dtype=self.namespace.float64, **self._place())
+
+    def numpy(self, array: Any) -> Floats:
+        """As an array of NumPy."""
+        return np.asarray(self.fetch(array), dtype=np.float64)
+
+    def _place(self) -> dict[str, Any]:
+        return {} if self.device is None else {"device": self.device}
+
+
+_FETCH: dict[str, Callable[[Any], Any]] = {
+    "numpy": np.asarray,
+    "torch": lambda tensor: tensor.cpu().numpy(),
+    "cupy": lambda array: array.get(),
+}
+
+NUMPY = Library(np)
+MOST_CELLS = 2**26
+RUN = 4096
+_SMALL = 1e-60
+
+
+class DenseWeights:
+    """A distribution over all cells under multiplicative updates, in place; starts uniform (D_t of GHRU Algorithm 2).
+
+    Of the sides, the last ones that make up ``RUN`` cells are taken as one axis, along which q is written out; those
+    before it are broadcast, neighbours that q does not read as one. So every inner loop is long, whichever sides q
+    reads, and nothing of the grid's size is made beside the table. The sum Z is kept and divides what is read, which
+    saves a pass over the cells.
+    """
+
+    def __init__(self, grid: Grid, library: Library = NUMPY) -> None:
+        if grid.cells > MOST_CELLS:
+            raise Unsupported(
+                f"a dense table of {grid.cells:,} cells does not fit (2^26 at most). Take fewer columns, or "
+                "release.conjunctions, which models larger grids by mixtures of products."
+            )
+        self.grid, self._library = grid, library
+        self._table: Any = library.full((grid.cells,), 1.0 / grid.cells)
+        self._total = 1.0
+        self._split = len(grid.sizes)  # sides from here on are one axis
+        while self._split and math.prod(grid.sizes[self._split :]) < RUN:
+            self._split -= 1
+
+    def update(self, support: Support, values: Floats, eta: float) -> None:
+        """D(x) <- D(x) exp(eta q(x)) / Z, with q given on the cells of ``support``."""
+        powers = eta * np.asarray(values, dtype=np.float64)
+        factors = np.exp(powers - powers.max())  # at most 1, so that nothing overflows; Z makes up for it
+        factors = factors.reshape([self.grid.sizes[i] if i in support else 1 for i in self._sides])
+        written = np.broadcast_to(factors, (*factors.shape[: self._split], *self.grid.sizes[self._split :]))
+        table, read = self._viewed(support)
+        shape = [size if known else 1 for size, known in zip(table.shape[:-1], read, strict=True)]
+        table *= self._library.array(np.ascontiguousarray(written).reshape(*shape, table.shape[-1]))
+        self._table = table.reshape((self.grid.cells,))
+        self._total = float(self._library.namespace.sum(self._table))
+        if self._total < _SMALL:
+            self._table /= self._total
+            self._total = 1.0
+
+    def marginal(self, support: Support) -> Floats:
+        """The fractions over these sides, flat."""
+        table, read = self._viewed(support)
+        gone = tuple(axis for axis, known in enumerate(read) if not known)
+        summed = self._library.numpy(self._library.namespace.sum(table, axis=gone) if gone else table)
+        before = [self.grid.sizes[i] for i in self._sides[: self._split] if i in support]
+        run = summed.reshape(*before, *self.grid.sizes[self._split :])
+        rest = tuple(len(before) + i - self._split for i in self._sides[self._split :] if i not in support)
+        return np.asarray(run.sum(axis=rest)).reshape(math.prod(self.grid.shape(support))) / self._total
+
+    def flat(self) -> Floats:
+        """All cells, last side fastest: a new array."""
+        return self._library.numpy(self._table) / self._total
+
+    @property
+    def _sides(self) -> range:
+        return range(len(self.grid.sizes))
+
+    def _viewed(self, support: Support) -> tuple[Any, list[bool]]:
+        """The table with an axis for each side before the run, unread neighbours as one, and one for the run; and
+        whether ``support`` reads each axis before it.
+        """
+        sizes, read = [], []
+        for known, sides in itertools.groupby(self._sides[: self._split], lambda i: i in support):
+            held = [self.grid.sizes[i] for i in sides]
+            sizes += held if known else [math.prod(held)]
+            read += [known] * (len(held) if known else 1)
+        return self._table.reshape((*sizes, -1)), read

@@ -18,12 +18,15 @@ from numpy.typing import NDArray
 from dodona.concepts.grid import Grid, Side, Support
 from dodona.engines.kernels import Vector
 from dodona.errors import Unsupported
+from dodona.query.expr import Call, Column, Expr, Literal
 from dodona.query.plan import Plan
 from dodona.query.program import Block, Program, Step
-from dodona.query.schema import Category, Flag, Integer, Real, Schema
+from dodona.query.schema import Category, Date, Flag, Integer, Real, Schema, Timestamp, closed
+from dodona.query.statistic import Gate, Query, Stack, Value
 from dodona.synopses.weighted import Floats, Piece, pieces
 
 MOST_POINTS = 4_000_000
+MOST_DAYS = 20_000  # or steps of a time, each tried by itself
 _COMPARISONS = frozenset({"lt", "le", "eq", "ne"})
 
 
@@ -125,14 +128,14 @@ def _on_cells(piece: Piece, cell: NDArray[np.intp], first: NDArray[np.intp], gri
 
 def _points(side: Side, schema: Schema, program: Program) -> tuple[NDArray[np.intp], Vector]:
     """Values to try, and the cell of each."""
-    column = schema[side.column]
+    column = closed(side.column, schema[side.column])
     if isinstance(column, Category | Flag):
         codes = np.arange(side.size)
         null = codes == side.size - 1 if side.other else None
         codes = np.where(null, 0, codes) if null is not None else codes
         values = codes == 1 if isinstance(column, Flag) else codes.astype(np.float64)
         return np.arange(side.size, dtype=np.intp), (values, null)
-    constants = _constants(program, side.column)
+    constants = _tried(program, side.column, column)
     found: list[tuple[int, float, bool]] = []
     edges, last = side.edges, len(side.edges) - 2
     for i in range(last + 1):
@@ -167,6 +170,16 @@ def _inside(low: float, high: float, closed: bool, constants: Sequence[float], c
     return sorted({x for x in tried if low <= x < high or (closed and x == high)})
 
 
+def _tried(program: Program, name: str, column: Real | Integer) -> Sequence[float]:
+    """What to try: the numbers it is compared with; of dates that a question reads in another way, every single one."""
+    try:
+        return _constants(program, name)
+    except Unsupported:
+        if not isinstance(column, Date | Timestamp) or column.high - column.low > MOST_DAYS:
+            raise
+        return np.arange(column.low, column.high + 1).tolist()
+
+
 def _constants(program: Program, name: str) -> list[float]:
     """What the column is compared with; any other use of a bucketed number is refused."""
     own = {i for i, step in enumerate(program.steps) if step.op == "column" and step.constants[0] == name}
@@ -190,6 +203,43 @@ def _constants(program: Program, name: str) -> list[float]:
 def _only_compared(name: str, step: Step | None) -> str:
     use = f" It was used in {step.op.upper()}." if step else ""
     return f"{name!r} is published in buckets, so it can be compared with their edges and nothing else.{use}"
+
+
+def conditions_asked(query: Query) -> list[Expr] | None:
+    """The conditions whose rows a question counts, in order; None for a question that is more than such counts."""
+    match query:
+        case Stack(parts):
+            found = [conditions_asked(part) for part in parts]
+            return None if None in found else [condition for part in found for condition in part or ()]
+        case Gate(where, Value(Literal(1.0)) | Stack((Value(Literal(1.0)),))):
+            return [where]
+        case Value(expr):
+            return [expr]
+    return None
+
+
+def normal_form(expr: Expr, schema: Schema) -> Expr:
+    """The same condition, whichever way its parts were put in order: AND and OR are flat and sorted, names are the
+    schema's own.
+    """
+    match expr:
+        case Column(name):
+            return Column(schema.find(name) or name)
+        case Call("between", (value, low, high)):
+            ends: Expr = Call("and", (Call("ge", (value, low)), Call("le", (value, high))))
+            return normal_form(ends, schema)
+        case Call("and" | "or" as op, args):
+            parts: set[Expr] = set()
+            for arg in (normal_form(arg, schema) for arg in args):
+                parts.update(arg.args if isinstance(arg, Call) and arg.op == op else (arg,))
+            return Call(op, tuple(sorted(parts, key=str))) if len(parts) > 1 else parts.pop()
+        case Call("eq" | "ne" as op, (a, b)):
+            return Call(op, tuple(sorted((normal_form(a, schema), normal_form(b, schema)), key=str)))
+        case Call("not", (Call("not", (inner,)),)):
+            return normal_form(inner, schema)
+        case Call(op, args):
+            return Call(op, tuple(normal_form(arg, schema) for arg in args))
+    return expr
 
 
 def largest(piece: Piece) -> Floats:

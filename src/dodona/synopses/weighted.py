@@ -7,20 +7,24 @@ published histogram, a table of cells and a synthetic table all answer any stati
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dodona.engines.columns import read_columns
 from dodona.engines.kernels import Vector
 from dodona.engines.memory import MemoryEngine
-from dodona.errors import Unsupported
-from dodona.query.plan import Plan
+from dodona.engines.memory.columns import read_columns
+from dodona.errors import BadTable, Unsupported
+from dodona.oracles.synopsis import Arrays, Body
+from dodona.query.columns import as_whole
+from dodona.query.plan import Plan, compile_query
 from dodona.query.program import Block
 from dodona.query.schema import Schema
+from dodona.query.statistic import Query, Stack, query_from_json
 
 Floats = NDArray[np.float64]
 MOST_PRODUCTS = 200_000
@@ -75,9 +79,43 @@ class Piece:
         return np.asarray(sums[: self.cells])
 
 
+@dataclass(frozen=True)
+class Pieces:
+    """One total per cell, read at the middle of each point's cell (``piece``), and ``others``: elsewhere in it."""
+
+    piece: Piece
+    others: tuple[Piece, ...]
+
+    def unsure(self, weights: Floats) -> Floats:
+        """By cell of the partition, what the rows of cells that the question cuts in two may add or take at most."""
+        off = np.zeros(self.piece.cells + 1)
+        if not self.others:
+            return off[: self.piece.cells]
+        size, none = np.abs(weights), np.zeros(len(weights), dtype=np.intp)
+        middle = none if self.piece.key is None else self.piece.key
+        away: dict[int, Floats] = {}
+        stays = np.zeros(len(weights))
+        for other in self.others:
+            key = none if other.key is None else other.key
+            changed = np.abs(other.values - self.piece.values)
+            stays = np.maximum(stays, np.where(key == middle, changed, np.abs(self.piece.values)))
+            moved = np.flatnonzero((key != middle) & (other.values != 0))
+            for group in np.unique(key[moved]).tolist():
+                here = away.setdefault(group, np.zeros(len(weights)))
+                own = moved[key[moved] == group]
+                here[own] = np.maximum(here[own], np.abs(other.values[own]))
+        off += np.bincount(middle, weights=stays * size, minlength=self.piece.cells + 1)
+        for group, values in away.items():
+            off[group] += float(values @ size)
+        return off[: self.piece.cells]
+
+
 def as_points(schema: Schema, columns: Mapping[str, NDArray[Any]]) -> tuple[dict[str, Vector], int]:
-    """Plain arrays as cleaned columns, exactly as a table would take them; and how many points there are."""
-    return read_columns(dict(columns), Schema({name: schema[name] for name in columns}))
+    """Plain arrays as cleaned columns, exactly as a table would take them; and how many points there are.
+
+    Points of dates and times are whole steps already.
+    """
+    return read_columns(dict(columns), Schema({name: as_whole(schema[name]) for name in columns}))
 
 
 def pieces(plan: Plan, schema: Schema, points: Mapping[str, Vector], count: int) -> Iterator[list[Piece]]:
@@ -135,3 +173,65 @@ def _columns(block: Block, vectors: Mapping[int, Vector], count: int) -> Iterato
                 yield np.broadcast_to(np.prod(chosen, axis=0) * weight, (count,)) if size else np.full(count, weight)
     else:
         yield from own
+
+
+# The answer to one question, published: answers that question again and, if it is a list of numbers, its parts.
+#
+# What reports collected from respondents become. Margins are Bernstein's, sqrt(2 L) deviation + (2/3) L jump +
+# rounding, L = ln(2/(1 - confidence)), so any confidence can be asked for later.
+
+
+# ruff: noqa: ARG002 - members of one contract share one signature
+
+
+def places_in(asked: Query, dimension: int, query: Query) -> list[int]:
+    """Which of the ``dimension`` numbers of an answer to ``asked`` answer ``query``: all, or the one of a part."""
+    if query == asked:
+        return list(range(dimension))
+    if isinstance(asked, Stack) and query in asked.parts and len(asked.parts) == dimension:
+        return [asked.parts.index(query)]
+    raise Unsupported(f"this answers one question and, if it is a list of numbers, its parts: {asked}")
+
+
+@dataclass(frozen=True, eq=False)
+class Asked(Body):
+    """``estimates[i]``: the i-th total, with the standard deviation, largest jump and rounding of its error."""
+
+    kind: ClassVar[str] = "Asked"
+    proven = True
+    query: Query
+    estimates: Floats
+    deviations: Floats
+    jumps: Floats
+    roundings: Floats
+
+    def arrays(self) -> Arrays:
+        """Totals and what their margins are made of."""
+        return {
+            "estimates": self.estimates,
+            "deviations": self.deviations,
+            "jumps": self.jumps,
+            "roundings": self.roundings,
+        }
+
+    def settings(self) -> dict[str, Any]:
+        """The question."""
+        return {"query": self.query.to_json()}
+
+    @classmethod
+    def restore(cls, schema: Schema, settings: Mapping[str, Any], arrays: Arrays) -> Asked:
+        """The inverse of ``arrays`` and ``settings``."""
+        query = query_from_json(settings["query"])
+        names = ("estimates", "deviations", "jumps", "roundings")
+        numbers = [np.asarray(arrays[name], dtype=np.float64) for name in names]
+        dimension = compile_query(query, schema, level=False).dimension
+        if any(len(listed) != dimension for listed in numbers):
+            raise BadTable("the synopsis is damaged: its arrays do not match its question.")
+        return cls(query, *numbers)
+
+    def totals(self, query: Query, plan: Plan, confidence: float) -> tuple[Floats, Floats]:
+        """Of the question itself, or of one of its parts."""
+        places = places_in(self.query, len(self.estimates), query)
+        log = math.log(2 / max(1 - confidence, 1e-12))
+        margins = math.sqrt(2 * log) * self.deviations + 2 / 3 * log * self.jumps + self.roundings
+        return self.estimates[places], margins[places]

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
 from fractions import Fraction
 from importlib import import_module
 from itertools import pairwise
@@ -19,24 +18,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dodona.mechanisms import (
-    Bits,
-    DiscreteGaussian,
-    DiscreteLaplace,
-    Exponential,
-    PermuteAndFlip,
-    RandomizedResponse,
-    SecureBits,
-)
-from dodona.mechanisms.bounded_laplace import BoundedLaplace
+from dodona.mechanisms import Bits, SecureBits
 from dodona.mechanisms.fixed import exp_bracket
-from dodona.mechanisms.stitched import Stitched
-from dodona.testing.responses import LAWS, check_law
+from dodona.mechanisms.mechanism import AdditiveNoise, Mechanism, ReportLaw, ShiftLaw
+from dodona.mechanisms.selection import ChoiceLaw, Chooser
+from dodona.mechanisms.threshold import ShownLaw
 
-Noise = DiscreteLaplace | DiscreteGaussian | Stitched
-Selection = PermuteAndFlip | Exponential
 FALSE_ALARM = 1e-6
 _MOST_DRAWS = 4_000_000
+_MOST_REPORTS = 4096
 # Certified rationals agree to 2^-100; an inequality that fails by more than this fails in truth.
 _HAIR = Fraction(1, 1 << 90)
 
@@ -45,17 +35,22 @@ def check_mechanism(mechanism: Any, *, bits: Bits | None = None, draws: int = 60
     """Check one mechanism; ``bits`` defaults to the system's, ``draws`` is raised where more are needed to see 10
     %.
 
-    Known are integer noise (Laplace, Gaussian, stitched), selections, randomised response and every local randomiser.
+    The laws it states (``Mechanism.laws``) are what is checked.
     """
     bits = SecureBits() if bits is None else bits
-    kind = next((each for each in type(mechanism).__mro__ if each in _CHECKS or each in LAWS), None)
-    assert kind is not None, f"check_mechanism does not know {type(mechanism).__name__}."
-    if kind in _CHECKS:
-        _CHECKS[kind](mechanism, bits, draws)
-        return
-    for law in LAWS[kind](mechanism):
-        assert law.epsilon <= (mechanism.cost().epsilon or 0), f"{law.name}: the cost says less than the law's epsilon."
-        check_law(law, bits, draws, p_value)
+    assert isinstance(mechanism, Mechanism), f"check_mechanism does not know {type(mechanism).__name__}: no Mechanism."
+    for law in mechanism.laws():
+        if isinstance(law, ShiftLaw):
+            check_shifts(law, bits, draws)
+        elif isinstance(law, ChoiceLaw):
+            _check_choice(law.chooser, bits, draws // 10)
+        elif isinstance(law, ShownLaw):
+            _check_shown(law, bits, draws)
+        else:
+            assert isinstance(law, ReportLaw), f"check_mechanism knows no law such as {type(law).__name__}."
+            claimed = mechanism.cost().epsilon  # type: ignore[attr-defined]
+            assert law.epsilon <= (claimed or 0), f"{law.name}: the cost says less than the law's epsilon."
+            check_reports(law, bits, draws)
 
 
 def p_value(observed: Sequence[float], probabilities: Sequence[float]) -> float:
@@ -70,12 +65,7 @@ def p_value(observed: Sequence[float], probabilities: Sequence[float]) -> float:
     return float(chi2.sf(statistic, max(1, int(kept.sum()) - 1)))
 
 
-def scaled(mechanism: Noise, factor: Fraction) -> Noise:
-    """The same mechanism at ``factor`` times the scale."""
-    return _FAMILIES[type(mechanism)].scaled(mechanism, factor)
-
-
-def mass(mechanism: Noise, start: int, stop: int) -> float:
+def mass(mechanism: AdditiveNoise, start: int, stop: int) -> float:
     """P(start <= X < stop), to about 1e-9: the sum, or for a long stretch the integral from start - 1/2 to stop -
     1/2.
 
@@ -90,7 +80,7 @@ def mass(mechanism: Noise, start: int, stop: int) -> float:
     return float(half * np.dot(weights, values))
 
 
-def cells(mechanism: Noise, draws: int) -> list[int]:
+def cells(mechanism: AdditiveNoise, draws: int) -> list[int]:
     """Edges e_0 < e_1 < ... of cells [e_i, e_i+1) of near-equal width, none expected to hold fewer than 5 of
     ``draws``.
     """
@@ -101,7 +91,7 @@ def cells(mechanism: Noise, draws: int) -> list[int]:
 
 
 def check_noise_samples(
-    mechanism: Noise,
+    mechanism: AdditiveNoise,
     sample: Callable[[int, Bits], NDArray[np.generic]],
     bits: Bits,
     draws: int,
@@ -122,7 +112,7 @@ def check_noise_samples(
     where = np.searchsorted(np.array(edges, dtype=values.dtype), values, side="right")
     observed = np.bincount(where, minlength=len(edges) + 1).tolist()
 
-    def model(candidate: Noise) -> list[float]:
+    def model(candidate: AdditiveNoise) -> list[float]:
         inside = [mass(candidate, a, b) for a, b in pairwise(edges)]
         outside = max(0.0, 1 - math.fsum(inside)) / 2
         return [outside, *inside, outside]
@@ -130,15 +120,14 @@ def check_noise_samples(
     good = p_value(observed, model(mechanism))
     assert good > alarm, f"draws do not match the probabilities (p = {good:.1e})."
     for factor in (Fraction(9, 10), Fraction(11, 10)):
-        bad = p_value(observed, model(scaled(mechanism, factor)))
+        bad = p_value(observed, model(mechanism.scaled(factor)))
         assert bad < alarm, f"draws cannot be told from {float(factor)} times the scale (p = {bad:.1e})."
 
 
-def check_noise_probabilities(mechanism: Noise) -> None:
-    """Symmetric, positive at every integer looked at, mass 1, tails and quantiles honest, cost as claimed."""
+def check_noise_probabilities(mechanism: AdditiveNoise) -> None:
+    """Symmetric, positive at every integer looked at, mass 1, tails and quantiles honest."""
     reach = mechanism.quantile(0.999)
-    points = sorted({0, 1, 2, 3, reach // 2, reach, reach + 1})
-    for k in points:
+    for k in _points(mechanism):
         low, high = mechanism.probability(k)
         assert 0 < low <= high <= low * (1 + _HAIR), f"P({k}) is not bracketed."
         assert (low, high) == mechanism.probability(-k), f"P({k}) differs from P({-k})."
@@ -151,31 +140,47 @@ def check_noise_probabilities(mechanism: Noise) -> None:
         inside = [mechanism.probability(k) for k in range(far + 1)]
         low, high = (inside[0][side] + 2 * sum(pair[side] for pair in inside[1:]) for side in (0, 1))
         assert low <= 1 <= high + Fraction(mechanism.tail(far)), "the probabilities do not sum to 1."
-    family = _FAMILIES[type(mechanism)]
-    if family.cost(mechanism, 1).epsilon is not None:
-        _check_epsilon(mechanism, points)
-    if family.concentrated and mechanism.variance <= 10**4:
-        for alpha in (1.25, 2.0, 8.0, 64.0):
-            for shift in (1, 3):
-                rho = float(family.cost(mechanism, shift).rho)
-                assert renyi(mechanism, shift, alpha) <= rho * alpha * (1 + 1e-9) + 1e-12, "rho is under-claimed."
 
 
-def _check_epsilon(mechanism: Noise, points: Sequence[int]) -> None:
-    """P(k) <= e^epsilon P(k - d) for the cost claimed at distance d, with certified rationals on both sides."""
-    for shift in (1, 2, 7):
-        epsilon = _FAMILIES[type(mechanism)].cost(mechanism, shift).epsilon
-        assert epsilon is not None
-        digits = 128 + math.ceil(epsilon * 3)
-        shrunk = Fraction(exp_bracket(epsilon, digits)[0], 1 << digits)  # <= e^-epsilon
-        for k in {s * k for k in points for s in (1, -1)}:
-            low = mechanism.probability(k)[0]
-            assert low * shrunk <= mechanism.probability(k - shift)[1], f"epsilon is under-claimed at {k}."
+def check_shifts(law: ShiftLaw, bits: Bits, draws: int) -> None:
+    """Probabilities, the claim at each distance, and every way to draw."""
+    noise = law.noise
+    check_noise_probabilities(noise)
+    for distance in law.distances[0]:
+        cost = law.claim(distance)
+        if cost.epsilon is not None:
+            _check_epsilon(noise, distance, cost.epsilon)
+        follows = cost.epsilon is not None and cost.rho >= cost.epsilon**2 / 2  # then it needs no check of its own
+        for alpha in () if follows or noise.stddev > 100 else (1.25, 2.0, 8.0, 64.0):
+            bound = float(cost.rho) * alpha * (1 + 1e-9) + 1e-12
+            assert renyi(noise, distance, alpha) <= bound, "rho is under-claimed."
+    for draw in law.draws:
+        check_noise_samples(noise, draw, bits, draws)
 
 
-def renyi(mechanism: Noise, shift: int, alpha: float) -> float:
+def _check_epsilon(noise: AdditiveNoise, shift: int, epsilon: Fraction) -> None:
+    """P(k) <= e^epsilon P(k - d) at distance d, with certified rationals on both sides."""
+    shrunk = _inverse_exp(epsilon)[0]
+    for k in {sign * (k + off) for k in _points(noise) for sign in (1, -1) for off in (0, shift)}:
+        low = noise.probability(k)[0]
+        assert low * shrunk <= noise.probability(k - shift)[1], f"epsilon is under-claimed at {k}."
+
+
+def _points(noise: AdditiveNoise) -> list[int]:
+    reach = noise.quantile(0.999)
+    return sorted({0, 1, 2, 3, reach // 2, reach, reach + 1})
+
+
+def _inverse_exp(epsilon: Fraction) -> tuple[Fraction, Fraction]:
+    """Rationals around e^-epsilon."""
+    digits = 128 + math.ceil(epsilon * 3)
+    low, high = exp_bracket(epsilon, digits)
+    return Fraction(low, 1 << digits), Fraction(high, 1 << digits)
+
+
+def renyi(mechanism: AdditiveNoise, shift: int, alpha: float) -> float:
     """The Renyi divergence of order ``alpha`` between X and X + ``shift``, from the log-probabilities."""
-    spread = int(14 * math.sqrt(mechanism.variance)) + 14
+    spread = int(14 * mechanism.stddev) + 14
     centre = -int((alpha - 1) * shift)
     logs = [
         alpha * mechanism.log_probability(k) + (1 - alpha) * mechanism.log_probability(k - shift)
@@ -185,7 +190,7 @@ def renyi(mechanism: Noise, shift: int, alpha: float) -> float:
     return (top + math.log(math.fsum(math.exp(value - top) for value in logs))) / (alpha - 1)
 
 
-def _check_selection(mechanism: Selection, bits: Bits, draws: int) -> None:
+def _check_choice(mechanism: Chooser, bits: Bits, draws: int) -> None:
     unit = max(1, math.ceil(mechanism.sensitivity))
     scores = np.array([3 * unit, 0, 2 * unit, 3 * unit, -unit], dtype=np.int64)
     found = mechanism.probabilities(scores)
@@ -196,78 +201,45 @@ def _check_selection(mechanism: Selection, bits: Bits, draws: int) -> None:
     step = math.floor(mechanism.sensitivity)
     epsilon = mechanism.cost().epsilon
     assert epsilon is not None
-    digits = 128 + math.ceil(epsilon * 3)
-    shrunk = Fraction(exp_bracket(epsilon, digits)[0], 1 << digits)
+    assert mechanism.cost().rho == min(epsilon**2 / mechanism.divisor, epsilon**2 / 2), "rho is not as bought."
+    shrunk = _inverse_exp(epsilon)[0]
     for moves in np.ndindex(3, 3, 3, 3, 3):
         near = mechanism.probabilities(scores + step * (np.array(moves, dtype=np.int64) - 1))
         for (low, _), (_, high) in zip(found, near, strict=True):
             assert low * shrunk <= high, "epsilon is under-claimed."
 
 
-def _check_response(mechanism: RandomizedResponse, bits: Bits, draws: int) -> None:
-    k = mechanism.k
-    sums = {sum(mechanism.probability(report, value) for report in range(k)) for value in range(min(k, 8))}
-    assert sums == {Fraction(1)}, "the probabilities do not sum to 1."
-    digits = 128 + math.ceil(mechanism.epsilon * 3)
-    shrunk = Fraction(exp_bracket(mechanism.epsilon, digits)[1], 1 << digits)  # >= e^-epsilon
-    truth, other = mechanism.probability(0, 0), mechanism.probability(0, 1)
-    assert truth * shrunk <= other, "epsilon is under-claimed."
-    for value in (0, k - 1):
-        reports = mechanism.sample(np.full(draws, value, dtype=np.int64), bits)
-        observed = np.bincount(reports, minlength=k).tolist()
-        good = p_value(observed, [float(mechanism.probability(report, value)) for report in range(k)])
-        assert good > FALSE_ALARM, f"draws do not match the probabilities (p = {good:.1e})."
+def _check_shown(law: ShownLaw, bits: Bits, draws: int) -> None:
+    """Keys are shown as often as the law says, with the counts it says."""
+    for count in {count for count in (*law.here, *law.there) if count}:
+        shown, noisy = law.threshold.show(np.full(draws, count, dtype=np.int64), bits)
+        assert noisy.min(initial=law.threshold.least) >= law.threshold.least, "a key below the threshold is shown."
+        reach = law.threshold.noise.quantile(0.99)
+        values = range(law.threshold.least, max(law.threshold.least, count) + reach)
+        noise = law.threshold.noise
+        chances = [math.exp(noise.log_probability(y - count)) for y in values]
+        observed = [int(np.count_nonzero(noisy == y)) for y in values]
+        below = range(min(count, law.threshold.least) - 20 * reach - 20, law.threshold.least)
+        hidden, far = math.fsum(math.exp(noise.log_probability(y - count)) for y in below), len(shown) - sum(observed)
+        rest = max(1 - math.fsum(chances) - hidden, 0.0)
+        good = p_value([draws - len(shown), far, *observed], [hidden, rest, *chances])
+        assert good > FALSE_ALARM, f"keys of {count} people are not shown as the law says (p = {good:.1e})."
 
 
-def _check_noise(mechanism: Noise, bits: Bits, draws: int) -> None:
-    check_noise_probabilities(mechanism)
-    check_noise_samples(mechanism, mechanism.sample, bits, draws)
-
-
-def _check_bounded(mechanism: BoundedLaplace, bits: Bits, draws: int) -> None:
-    """Its noise, moved to what is held; two holdings ``reach`` apart tell within the claimed epsilon."""
-    check_noise_probabilities(mechanism.noise)
-    for value in (0, mechanism.reach):
-
-        def moved(n: int, source: Bits, held: int = value) -> NDArray[np.generic]:
-            return mechanism.sample(np.full(n, held, dtype=np.int64), source) - held
-
-        check_noise_samples(mechanism.noise, moved, bits, draws)
-    digits = 128 + math.ceil(mechanism.epsilon * 3)
-    shrunk = Fraction(exp_bracket(mechanism.epsilon, digits)[0], 1 << digits)  # <= e^-epsilon
-    for report in (-5, 0, mechanism.reach // 2, mechanism.reach, mechanism.reach + 5):
-        pair = mechanism.probability(report, 0), mechanism.probability(report, mechanism.reach)
-        for (low, _), (_, high) in (pair, pair[::-1]):
-            assert low * shrunk <= high, f"epsilon is under-claimed at report {report}."
-    claimed = mechanism.cost().epsilon
-    assert claimed is not None
-    assert claimed <= mechanism.epsilon, "the cost is above the epsilon asked for."
-
-
-@dataclass(frozen=True)
-class _Family:
-    """How a family of noise is stretched, and what it claims for one coordinate moved by d."""
-
-    scaled: Callable[[Any, Fraction], Noise]
-    cost: Callable[[Any, int], Any]
-    concentrated: bool
-
-
-_FAMILIES: dict[type, _Family] = {
-    DiscreteLaplace: _Family(lambda m, f: replace(m, scale=m.scale * f), lambda m, d: m.cost(d), False),
-    DiscreteGaussian: _Family(lambda m, f: replace(m, variance=m.variance * f * f), lambda m, d: m.cost(d * d), True),
-    Stitched: _Family(
-        lambda m, f: replace(m, core=m.core * f * f, slope=m.slope / f), lambda m, d: m.cost(d, d * d), True
-    ),
-}
-
-_CHECKS: dict[type, Callable[[Any, Bits, int], None]] = {
-    DiscreteLaplace: _check_noise,
-    DiscreteGaussian: _check_noise,
-    Stitched: _check_noise,
-    BoundedLaplace: _check_bounded,
-    PermuteAndFlip: lambda mechanism, bits, draws: _check_selection(mechanism, bits, draws // 10),
-    Exponential: lambda mechanism, bits, draws: _check_selection(mechanism, bits, draws // 10),
-    RandomizedResponse: _check_response,
-}
-"""Mechanism -> its check; local randomisers that are one draw with two odds are read as ``responses.LAWS``."""
+def check_reports(law: ReportLaw, bits: Bits, draws: int) -> None:
+    """Positive on one common support, summing to 1, within e^epsilon for any two holdings, and drawn so."""
+    assert law.reports <= _MOST_REPORTS, f"{law.name}: at most {_MOST_REPORTS} reports can be checked one by one."
+    table = [[law.probability(report, held) for report in range(law.reports)] for held in law.holdings]
+    for chances in table:
+        assert sum(chances) == 1, f"{law.name}: the probabilities do not sum to 1."
+        assert min(chances) > 0, f"{law.name}: a report is impossible for some holding."
+    for held in law.holdings:
+        assert law.probability(law.reports, held) == law.probability(-1, held) == 0, f"{law.name}: support is too wide."
+    shrunk = _inverse_exp(law.epsilon)[1]
+    for report, column in enumerate(zip(*table, strict=True)):
+        assert max(column) * shrunk <= min(column), f"{law.name}: epsilon is under-claimed at report {report}."
+    for held, chances in ((law.holdings[0], table[0]), (law.holdings[-1], table[-1])):
+        seen = np.asarray(law.draw(held, draws, bits))
+        assert 0 <= seen.min() <= seen.max() < law.reports, f"{law.name}: a draw is no report."
+        good = p_value(np.bincount(seen, minlength=law.reports).tolist(), [float(chance) for chance in chances])
+        assert good > FALSE_ALARM, f"{law.name}: draws do not match the probabilities (p = {good:.1e})."

@@ -2,29 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from hypothesis import strategies as st
 
+from dodona.query import statistic
 from dodona.query.expr import Call, Column, Expr, Literal
+from dodona.query.lookup import PublicColumns, extended
 from dodona.query.schema import Category, Flag, Integer, Real, Schema
-from dodona.query.statistic import (
-    Features,
-    Gate,
-    Nearest,
-    Outer,
-    Partition,
-    PrefixRoots,
-    Products,
-    Query,
-    RangeRoots,
-    Stack,
-    Value,
-    bucket,
-    linear,
-)
+from dodona.query.unit import Bounds, Unit
 
 HOSTILE_NUMBERS = (
     *(0.0, -0.0, 1.0, -1.0, 0.1, -0.1, 0.5, 2.5, 3.5, 1e-300, 5e-324, -5e-324, 2.2250738585072014e-308),
@@ -79,7 +67,7 @@ def random_column(draw: st.DrawFn) -> Any:
     high: Any
     if kind == "integer":
         low = draw(st.sampled_from([-(2**53), -1000, -3, 0, 1]) | st.integers(-100, 100))
-        high = low + draw(st.sampled_from([1, 2, 10, 255, 2**30]))
+        high = low + draw(st.sampled_from([1, 2, 10, 255, 2**30, 2**40, 2**54]))
         return Integer(low, min(high, 2**53), missing=low if draw(optional) else None)
     low = draw(st.sampled_from([-1e150, -100.0, -1.0, -0.1, 0.0, 5e-324, 0.1, 1.0, 17.0]) | st.floats(-1e6, 1e6))
     high = low + draw(st.sampled_from([1e-3, 0.1, 1.0, 73.0, 1e6]) | st.floats(1e-3, 1e9))
@@ -144,6 +132,58 @@ def random_table(draw: st.DrawFn, schema: Schema, most: int = 12) -> dict[str, R
     return {name: draw(raw_column(column, rows)) for name, column in schema.items()}
 
 
+@st.composite
+def with_units(
+    draw: st.DrawFn, schema: Schema, columns: dict[str, RawColumn], name: str, ids: Sequence[str | None]
+) -> tuple[dict[str, RawColumn], Unit | None]:
+    """The columns as they are; or with one more, ``name``, that says whose row it is, and a unit of it."""
+    if draw(st.booleans()):
+        return columns, None
+    rows = len(next(iter(columns.values())).values)
+    whose = draw(st.lists(st.sampled_from(ids), min_size=rows, max_size=rows))
+    listed = [other for other, column in schema.items() if isinstance(column, Category | Flag)]
+    group = draw(st.sampled_from([None, *listed]))
+    most = draw(st.integers(1, 4))
+    unit = Unit(name, most) if group is None else Unit(name, most, (group,), draw(st.integers(1, most)))
+    return {name: RawColumn("text", whose), **columns}, unit
+
+
+@st.composite
+def with_public(draw: st.DrawFn, schema: Schema) -> Schema:
+    """The schema as it is; or with the columns of a public table that is joined to one of its own."""
+    keys = [name for name, column in schema.items() if isinstance(column, Category | Flag | Integer)]
+    if not keys or draw(st.booleans()):
+        return schema
+    on = draw(st.sampled_from(keys))
+    own = schema[on]
+    some: Any = st.sampled_from([True, False])
+    if isinstance(own, Category):
+        some = st.sampled_from(own.values)
+    elif isinstance(own, Integer):
+        some = st.integers(int(own.low) - 1, int(own.high) + 1) | st.sampled_from([int(own.low), int(own.high)])
+    found = draw(st.lists(some, min_size=1, max_size=5, unique=True))
+    key: Any = {bool: Flag(), str: Category(*found)}.get(type(found[0])) or (
+        Integer(min(*found, 2**53 - 1), 2**53) if isinstance(own, Integer) else Category(*found)
+    )
+    columns = {"key": key, "told": Category("p", "q"), "size": Real(-3, 1e9), "big": Flag(), "count": Integer(-5, 5)}
+    kinds: dict[str, Any] = {
+        "told": st.sampled_from(["p", "q"]),
+        "size": st.floats(-3, 1e9),
+        "big": st.booleans(),
+        "count": st.integers(-5, 5),
+    }
+    values = {name: [draw(st.none() | kind) for _ in found] for name, kind in kinds.items()}
+    public = PublicColumns("public", Schema(columns), {"key": found, **values})
+    return extended(schema, public, on, "key", shared=draw(st.booleans()))[0]
+
+
+@st.composite
+def random_bounds(draw: st.DrawFn) -> Bounds:
+    """What a question may state; small, so that they bite."""
+    few = st.none() | st.integers(1, 3)
+    return Bounds(draw(few), draw(few), draw(few))
+
+
 # -- queries -------------------------------------------------------------------------------------------------------
 
 CONSTANTS = (0.0, 1.0, -1.0, 2.0, 0.5, 0.1, 3.0, -7.0, 10.0, 100.0, 1e6, 1e-9, 1e100)
@@ -171,7 +211,9 @@ class _Expressions:
         builders: dict[str, Callable[[], Expr]] = {
             "bool": lambda: self.boolean(depth - 1),
             "if": lambda: Call("if", (self.boolean(depth - 1), self.number(depth - 1), self.number_or_null(depth - 1))),
-            "dot": lambda: linear([self.bounded(depth - 1) for _ in range(2)], [self.pick(CONSTANTS), 0.3]).expr,
+            "dot": lambda: (
+                statistic.linear([self.bounded(depth - 1) for _ in range(2)], [self.pick(CONSTANTS), 0.3]).expr
+            ),
             "bitand": lambda: Call("bitand", (self.whole(depth - 1), self.whole(0))),
             "power": lambda: Call("power", (self.number(depth - 1), self.exponent(depth - 1))),
         }
@@ -236,7 +278,7 @@ class _Expressions:
         if kind == "label" and self.listed:
             return Column(self.pick(self.listed))
         if kind == "bucket":
-            return bucket(self.number(1), sorted({self.pick(CONSTANTS) for _ in range(4)} | {-2.0, 2.0}))
+            return statistic.bucket(self.number(1), sorted({self.pick(CONSTANTS) for _ in range(4)} | {-2.0, 2.0}))
         if kind == "case":
             then = Literal(self.pick(["p", "q'"]))
             return Call("if", (self.boolean(1), then, self.pick([Literal("other"), Literal(None)])))
@@ -247,31 +289,31 @@ class _Expressions:
 
 
 @st.composite
-def random_query(draw: st.DrawFn, schema: Schema, depth: int = 3) -> Query:
+def random_query(draw: st.DrawFn, schema: Schema, depth: int = 3) -> statistic.Query:
     """A query of any kind; it may still be refused where an expression has no finite range."""
     return _query(_Expressions(draw, schema), depth)
 
 
-def _query(make: _Expressions, depth: int) -> Query:
+def _query(make: _Expressions, depth: int) -> statistic.Query:
     leaves = ["value", "value", "features", "outer", "products", "roots"]
     kind = make.pick(leaves if depth <= 0 else [*leaves, "stack", "gate", "partition", "nearest"])
     if kind == "stack":
-        return Stack(tuple(_query(make, depth - 1) for _ in range(make.draw(st.integers(1, 3)))))
+        return statistic.Stack(tuple(_query(make, depth - 1) for _ in range(make.draw(st.integers(1, 3)))))
     if kind == "gate":
-        return Gate(make.boolean(2), _query(make, depth - 1))
+        return statistic.Gate(make.boolean(2), _query(make, depth - 1))
     if kind == "partition":
-        return Partition(make.key(), _query(make, depth - 1))
+        return statistic.Partition(make.key(), _query(make, depth - 1))
     if kind == "products":
         conditions = tuple(make.boolean(1) for _ in range(make.draw(st.integers(1, 4))))
-        return Products(conditions, make.sign(), make.draw(st.integers(0, 3)))
+        return statistic.Products(conditions, make.sign(), make.draw(st.integers(0, 3)))
     if kind == "roots":
-        return PrefixRoots(make.key()) if make.draw(st.booleans()) else RangeRoots(make.key())
+        return statistic.PrefixRoots(make.key()) if make.draw(st.booleans()) else statistic.RangeRoots(make.key())
     if kind in ("features", "outer", "nearest"):
         exprs = tuple(make.bounded(1) for _ in range(make.draw(st.integers(1, 3))))
-        features = Features(exprs, make.pick([None, None, 1.0, 0.3, 50.0]))
+        features = statistic.Features(exprs, make.pick([None, None, 1.0, 0.3, 50.0]))
         if kind == "nearest":
             count = make.draw(st.integers(1, 4))
             centres = tuple(tuple(make.pick(CONSTANTS[:10]) for _ in exprs) for _ in range(count))
-            return Nearest(features, centres, _query(make, depth - 1))
-        return features if kind == "features" else Outer(features)
-    return Value(make.bounded(2) if make.draw(st.booleans()) else make.boolean(2))
+            return statistic.Nearest(features, centres, _query(make, depth - 1))
+        return features if kind == "features" else statistic.Outer(features)
+    return statistic.Value(make.bounded(2) if make.draw(st.booleans()) else make.boolean(2))

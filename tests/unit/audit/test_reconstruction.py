@@ -17,7 +17,7 @@ from dodona.audit.reconstruction import (
     secrets_table,
     subset_sums,
 )
-from dodona.audit.scratch import scratch_curator
+from dodona.audit.watched import scratch_curator
 from dodona.errors import BadQuery, BudgetSpent
 
 ROWS = 48

@@ -8,8 +8,8 @@ import math
 import numpy as np
 import pytest
 
-from dodona.bounds.base import Outcome
-from dodona.bounds.ghru import (
+from dodona.bounds.outlook import Outcome
+from dodona.bounds.releases import (
     conjunction_barrier,
     parity_error,
     queries_for_parities,
@@ -20,9 +20,9 @@ from dodona.bounds.ghru import (
 )
 from dodona.engines.table import Table
 from dodona.errors import BadEffort, BadQuery
+from dodona.oracles.exact import Exact
 from dodona.query.schema import Flag, Schema
 from dodona.release import conjunctions, parity
-from dodona.trust.exact import Exact
 
 
 def test_the_printed_threshold_is_tiny() -> None:
@@ -50,7 +50,7 @@ def test_vacuous_where_the_constants_say_so() -> None:
     assert verdict.outcome is Outcome.VACUOUS
     assert "every subset" in verdict.why
     small = submodular_release(4, 0.9, 0.9, rows=10**9, epsilon=1, monotone=True)
-    assert small.rows is not None
+    assert small.rows_needed is not None
     assert submodular_release(4, 0.9, 0.9, rows=1, epsilon=1, monotone=True).outcome is not Outcome.FEASIBLE
 
 

@@ -44,9 +44,11 @@ def test_the_printed_constant_of_theorem_3_4_falls_short_of_its_own_last_step() 
 def test_agnostic_verdicts() -> None:
     verdict = klnrs.agnostic(LOG, 0.05, 0.05, 0.5)
     assert verdict.feasible
-    assert verdict.rows is not None
-    assert verdict.details["price of privacy"] == pytest.approx(verdict.rows / verdict.details["rows without privacy"])
-    assert not klnrs.agnostic(LOG, 0.05, 0.05, 0.5, rows=verdict.rows - 1).feasible
+    assert verdict.rows_needed is not None
+    assert verdict.details["price of privacy"] == pytest.approx(
+        verdict.rows_needed / verdict.details["rows without privacy"]
+    )
+    assert not klnrs.agnostic(LOG, 0.05, 0.05, 0.5, rows=verdict.rows_needed - 1).feasible
     assert klnrs.agnostic(LOG, 0.05, 0.05, 0.5, rows=10).outcome == "vacuous"
     with pytest.raises(BadEffort):
         klnrs.agnostic(LOG, 1.5, 0.05, 0.5)
@@ -59,7 +61,7 @@ def test_sauer_counts_thresholds_exactly() -> None:
     assert klnrs.labelings(5, 3) == pytest.approx(math.log(8))
     verdict = klnrs.by_dimension(2, 1000, 0.05, 0.05, 0.5)
     assert "Corollary 3.6" in verdict.theorem
-    assert verdict.rows == klnrs.agnostic_rows(math.log(1 + 1000 + 499_500), 0.05, 0.05, 0.5)
+    assert verdict.rows_needed == klnrs.agnostic_rows(math.log(1 + 1000 + 499_500), 0.05, 0.05, 0.5)
 
 
 @pytest.mark.parametrize("bits", [1, 64, 256])
@@ -81,7 +83,7 @@ def test_theorem_4_4_with_mended_constants() -> None:
     part = math.ceil(8 / (0.5 * 0.01) * (256 * math.log(2) + math.log(4)))
     assert klnrs.theorem_4_4_rows(256, 0.05, 0.05, 0.5) > 15 * part
     verdict = klnrs.parity(256, 0.05, 0.05, 0.5)
-    assert verdict.rows == klnrs.parity_plan(256, 0.05, 0.05, 0.5).rows
+    assert verdict.rows_needed == klnrs.parity_plan(256, 0.05, 0.05, 0.5).rows
     assert not klnrs.parity(256, 0.05, 0.05, 0.5, rows=1000).feasible
     with pytest.raises(BadEffort):
         klnrs.parity(0, 0.05, 0.05, 0.5)

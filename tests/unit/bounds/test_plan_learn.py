@@ -6,16 +6,11 @@ import math
 
 import pytest
 
-from dodona.bounds.learning import LOG_SIZES, plan_learn
-from dodona.concepts.boxes import Boxes
-from dodona.concepts.conjunctions import Conjunctions
-from dodona.concepts.decision_lists import DecisionLists
-from dodona.concepts.disjunctions import Disjunctions
-from dodona.concepts.intervals import Intervals
+from dodona.bounds.klnrs import LOG_SIZES, plan_learn
+from dodona.concepts.boxes import Boxes, Intervals, Thresholds
+from dodona.concepts.conjunctions import Conjunctions, Disjunctions
 from dodona.concepts.parities import Parities
-from dodona.concepts.stumps import Stumps
-from dodona.concepts.thresholds import Thresholds
-from dodona.concepts.trees import Trees
+from dodona.concepts.trees import DecisionLists, Stumps, Trees
 from dodona.errors import BadQuery
 from dodona.query.schema import Flag, Real, Schema
 

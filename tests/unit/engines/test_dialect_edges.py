@@ -12,14 +12,15 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from dodona.engines.dialect import Dialect
 from dodona.engines.duckdb import DuckDBEngine
-from dodona.engines.magnitudes import ANYTHING, Size
+from dodona.engines.duckdb.dialect import DuckDBDialect
+from dodona.engines.intervals import ANYTHING, Interval
 from dodona.engines.postgres import PostgresEngine
-from dodona.engines.postgres_arithmetic import guarded
-from dodona.engines.spark_dialect import Physical, SparkDialect
-from dodona.engines.spark_statement import place
-from dodona.engines.sql import Statement
+from dodona.engines.postgres.arithmetic import guarded
+from dodona.engines.postgres.dialect import PostgresDialect
+from dodona.engines.spark.dialect import SparkDialect
+from dodona.engines.sql.compile import Statement
+from dodona.engines.sql.dialect import Dialect, Physical, quote_name
 from dodona.engines.table import Table
 from dodona.engines.units import unit_codes
 from dodona.errors import BadTable
@@ -28,7 +29,7 @@ from dodona.query.plan import compile_query
 from dodona.query.schema import Category, Integer, Real, Schema
 from dodona.query.statistic import Partition, Query, Stack, Value, as_expr
 from dodona.query.unit import Unit
-from dodona.testing.postgres import PostgresServer
+from tests.support.postgres import PostgresServer
 
 ONE = Value(as_expr("1"))
 SCHEMA = Schema(
@@ -113,7 +114,7 @@ def test_zero_beside_a_value_of_which_nothing_is_known(
     op: str, zero: int, expected: list[float | None], postgres: PostgresServer
 ) -> None:
     """PostgreSQL raises on x / 0; what is written never does."""
-    sizes = [Size(0.0, 0.0, 1.0, True) if side == zero else ANYTHING for side in range(2)]
+    sizes = [Interval(0.0, 0.0, 1.0, True) if side == zero else ANYTHING for side in range(2)]
     texts = ["'0.0'::float8" if side == zero else "x" for side in range(2)]
     written = guarded(op, *texts, sizes)
     with postgres.connect() as db:
@@ -157,11 +158,12 @@ SPARK = SparkDialect(
 def test_rare_labels_in_spark(name: str, written: str) -> None:
     column = SCHEMA[name]
     assert isinstance(column, Category)
-    assert SPARK.column((name, "category", column.values, None)) == written
+    assert SPARK.column((name, "category", column.values, column.cleaning, None)) == written
 
 
-def test_names_in_spark_hold_what_quotes_them() -> None:
-    assert SPARK.name("a`b") == "`a``b`"
+def test_names_hold_what_quotes_them() -> None:
+    assert quote_name("a`b", "`") == "`a``b`"
+    assert quote_name('a"b') == '"a""b"'
 
 
 def test_a_cell_beyond_those_of_its_block_adds_nothing() -> None:
@@ -171,14 +173,20 @@ def test_a_cell_beyond_those_of_its_block_adds_nothing() -> None:
     cells = program.blocks[0].cells
     into = [np.zeros(cells, dtype=np.int64)]
     branch = Statement("", True, ((0, (0,)),))
-    for cell in (0.0, float(cells), None):
-        place(program, branch, cell, [7], into)
+    for cell in (0.0, float(cells), -1.0, None):
+        branch.place((1, cell, 7), program, into)
     assert into[0].tolist() == [7] + [0] * (cells - 1)
 
 
-def test_every_dialect_has_columns_of_its_own() -> None:
-    with pytest.raises(NotImplementedError):
-        Dialect().column(())
+def test_a_dialect_says_all_that_differs_and_nothing_that_does_not() -> None:
+    """What is abstract must be written, and what is final, the ladder of cleaning among it, is nowhere overridden."""
+    with pytest.raises(TypeError, match="abstract"):
+        Dialect(SCHEMA, {})  # type: ignore[abstract]
+    final = {name for name, member in vars(Dialect).items() if getattr(member, "__final__", False)}
+    assert {"column", "number", "relation", "operations", "summed"} <= final
+    for dialect in (DuckDBDialect, PostgresDialect, SparkDialect):
+        own = {name for name, member in vars(dialect).items() if callable(member)}
+        assert not own & (final | {"_code", "_halve"}), dialect
 
 
 UNIT = Unit("who", 1)
@@ -193,7 +201,7 @@ UNIT = Unit("who", 1)
 )
 def test_whose_rows_they_are(who: Any, codes: list[int]) -> None:
     """Equal codes for equal units, and one code for all rows without one."""
-    found = unit_codes({"who": who}, UNIT)
+    found = unit_codes({"who": who}, UNIT)()
     first: dict[int, int] = {}
     assert [first.setdefault(code, len(first)) for code in found.tolist()] == codes
 

@@ -9,13 +9,16 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from dodona.engines import cleaning, lanes, memory, stepwise
-from dodona.engines.columns import read_columns
+from dodona.engines import memory
 from dodona.engines.kernels import KERNELS, Vector
-from dodona.engines.lanes import Lanes
 from dodona.engines.memory import MemoryEngine
-from dodona.engines.pieces import Space, computed
-from dodona.learn.ladder import squared_length
+from dodona.engines.memory import columns as cleaning
+from dodona.engines.memory import layout as lanes
+from dodona.engines.memory import run as stepwise
+from dodona.engines.memory.columns import read_columns
+from dodona.engines.memory.layout import Lanes
+from dodona.engines.memory.run import Space, computed
+from dodona.learn.geometry.location import squared_length
 from dodona.query.expr import Column
 from dodona.query.plan import compile_query
 from dodona.query.program import Block, Builder, Program
@@ -169,7 +172,7 @@ def test_an_array_and_its_columns_are_cleaned_alike(order: Any, monkeypatch: pyt
         for values, null in (whole[name], single[name]):
             assert null is not None
             for x, value, missing in zip(array[:, i].tolist(), values.tolist(), null.tolist(), strict=True):
-                known = np.isfinite(x) and (isinstance(column, Real) or Fraction(x).denominator == 1)
+                known = not np.isnan(x) and (isinstance(column, Real) or np.isinf(x) or Fraction(x).denominator == 1)
                 assert missing == (not known)
                 assert not known or value == min(max(x, column.low), column.high)  # type: ignore[union-attr]
 

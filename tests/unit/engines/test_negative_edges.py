@@ -16,7 +16,7 @@ from dodona.query.schema import Real, Schema
 from dodona.query.statistic import Partition, Value, as_expr
 
 if TYPE_CHECKING:
-    from dodona.testing.postgres import PostgresServer
+    from tests.support.postgres import PostgresServer
 
 SCHEMA = Schema({"x": Real(-5, 5)})
 ROWS = pa.table({"x": [-9.0, -3.0, -2.999, -1.5, -0.0, 0.25, 1.0, 1.5, None, float("nan")]})

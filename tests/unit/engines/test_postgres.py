@@ -10,20 +10,23 @@ from typing import Any
 import numpy as np
 import pytest
 
+from dodona.engines import engine as base
 from dodona.engines import postgres as postgres_engine
-from dodona.engines.columns import read_columns
 from dodona.engines.memory import MemoryEngine
-from dodona.engines.postgres import PostgresEngine, address
-from dodona.engines.postgres_arithmetic import smallest
+from dodona.engines.memory.columns import read_columns
+from dodona.engines.postgres import PostgresEngine
+from dodona.engines.postgres.arithmetic import smallest
+from dodona.engines.postgres.source import shown
+from dodona.engines.sql import Longest
 from dodona.engines.table import Table
-from dodona.errors import BadTable
+from dodona.errors import BadTable, Unsupported
 from dodona.query.expr import Column
 from dodona.query.plan import compile_query
 from dodona.query.program import Program
 from dodona.query.schema import Category, Flag, Integer, Real, Schema
 from dodona.query.statistic import Features, Nearest, Outer, Partition, Query, Stack, Value, as_expr
 from dodona.query.unit import Unit
-from dodona.testing.postgres import PostgresServer
+from tests.support.postgres import PostgresServer
 
 ROWS = 3_000
 SCHEMA = Schema({f"x{i}": Real(-1, 1) for i in range(6)} | {"n": Integer(0, 9), "g": Category("a", "b", "c")})
@@ -76,9 +79,9 @@ def same(engine: PostgresEngine, memory: MemoryEngine, query: Query) -> str:
 
 def test_addresses_are_public() -> None:
     full = "postgres://ann:se%40cret@DB.example:5432/base?sslmode=require#shop.people"
-    assert address(full) == "postgresql://db.example/base#shop.people"
-    assert address("postgresql:///base#t") == "postgresql://localhost/base#t"
-    assert address("postgresql://a:1,b:5432/base#t") == "postgresql://a:1,b/base#t"
+    assert shown(full) == "postgresql://db.example/base#shop.people"
+    assert shown("postgresql:///base#t") == "postgresql://localhost/base#t"
+    assert shown("postgresql://a:1,b:5432/base#t") == "postgresql://a:1,b/base#t"
 
 
 def test_one_statement_for_a_stack(engine: PostgresEngine, memory: MemoryEngine) -> None:
@@ -106,7 +109,7 @@ def test_one_statement_for_each_key(engine: PostgresEngine, memory: MemoryEngine
 def test_wide_integers_where_doubles_would_round(
     engine: PostgresEngine, memory: MemoryEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(postgres_engine, "EXACT_DOUBLE", 1)
+    monkeypatch.setattr(base, "EXACT_DOUBLE", 1)
     same(engine, memory, Stack((Value(Column("x1")), Outer(Features((Column("x1"), Column("n")))))))
 
 
@@ -114,7 +117,7 @@ def test_wide_integers_where_doubles_would_round(
 def test_streaming_and_sql_agree(
     most: int, engine: PostgresEngine, memory: MemoryEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(postgres_engine, "MOST_PRODUCTS", most)
+    monkeypatch.setattr(PostgresEngine, "longest", PostgresEngine.longest._replace(products=most))
     monkeypatch.setattr(postgres_engine, "BATCH", 999)
     features = Features(tuple(Column(f"x{i}") for i in range(6)))
     centres = tuple(tuple(0.1 * i * j for j in range(6)) for i in range(7))
@@ -131,7 +134,8 @@ def test_batches_of_every_length(rows: int, postgres: PostgresServer, monkeypatc
         )
     schema = Schema({"x": Integer(0, 10_000)})
     engine = PostgresEngine(postgres.url() + "#run", schema)
-    assert list(engine._streamed(program_of(Value(Column("x")), schema))) == [rows * (rows + 1) // 2]
+    engine.longest = Longest(0, 0, 0)
+    assert list(engine.totals(program_of(Value(Column("x")), schema))) == [rows * (rows + 1) // 2]
     engine.close()
 
 
@@ -179,8 +183,8 @@ def test_every_type_that_can_hold_a_column(postgres: PostgresServer) -> None:
     texts = [*numbers, *(f"{name} = 'ok'" for name in "mvct"), *(f"{name} IS NULL" for name in schema)]
     plan = compile_query(Stack(tuple(Value(as_expr(text)) for text in texts)), schema, level=False)
     found = engine.totals(plan.program) * plan.units
-    assert found[:12].round(5).tolist() == [3, 1, 50, 0.1, 0.1, 0.1, 50.1, 1, 1, 1, 1, 1]
-    assert found[12:].tolist() == [1, 1, 1, 2, 2, 2, 1, 1, 1, 2, 2, 2]
+    assert found[:12].round(5).tolist() == [3, 1, 50, 0.1, 50.1, 0.1, 50.1, 1, 1, 1, 1, 1]
+    assert found[12:].tolist() == [1, 1, 1, 2, 1, 2, 1, 1, 1, 2, 2, 2]
     engine.close()
     for name, column in (("day", Real(0, 1)), ("t", Real(0, 1)), ("d", Category("a")), ("b", Category(1, 2))):
         with pytest.raises(BadTable, match=f"column '{name}'"):
@@ -333,7 +337,10 @@ def test_forks_and_threads_have_connections_of_their_own(engine: PostgresEngine)
         assert set(pool.map(lambda _: int(engine.totals(program)[0]), range(24))) == {expected}
 
 
-def test_rows_report_for_themselves_in_order(engine: PostgresEngine, source: str) -> None:
+def test_rows_report_for_themselves_in_order(engine: PostgresEngine, source: str, postgres: PostgresServer) -> None:
+    with postgres.connect() as db:
+        db.execute("DROP TABLE IF EXISTS shop.whole; CREATE TABLE shop.whole AS SELECT * FROM shop.people")
+    stored = PostgresEngine(source.replace("people", "whole"), SCHEMA)
     program = program_of(Stack((Value(Column("x1")), Value(as_expr("g = 'a'")))))
     roots = program.roots()
 
@@ -342,12 +349,15 @@ def test_rows_report_for_themselves_in_order(engine: PostgresEngine, source: str
             vectors = [np.broadcast_to(values[root][0], (length,)) for root in roots]
             return list(zip(*(vector.tolist() for vector in vectors), strict=True))
 
-        chunks = engine.reports(program, lambda a, b: np.arange(0, b - a, 2), respond)
+        chunks = stored.reports(program, lambda a, b: np.arange(0, b - a, 2), respond)
         return [row for chunk in chunks for row in chunk]
 
     first = seen()
     assert len(first) == (ROWS + 1) // 2
     assert seen() == first
+    stored.close()
+    with pytest.raises(Unsupported, match="lasting order"):  # of partitions, or of a view, nothing promises one
+        next(engine.reports(program, lambda a, b: np.arange(b - a), lambda *_: None))
 
 
 def test_people_are_bounded_inside(postgres: PostgresServer) -> None:

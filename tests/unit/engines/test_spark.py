@@ -16,9 +16,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from dodona.engines import engine as base
 from dodona.engines import spark as spark_engine
-from dodona.engines.base import RowCount
+from dodona.engines.engine import RowCount
 from dodona.engines.spark import SparkEngine
+from dodona.engines.sql import Longest
 from dodona.engines.table import Table
 from dodona.errors import BadTable, Unsupported
 from dodona.query.expr import Column
@@ -136,7 +138,7 @@ def test_every_kind_of_question_gives_the_memory_engines_integers(engine: SparkE
 
 
 def test_kernels_in_python_workers_give_the_same(engine: SparkEngine, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(spark_engine, "MOST_SUMS", 0)
+    monkeypatch.setattr(SparkEngine, "longest", Longest(0, 0, 0))
     program = program_of(QUERY)
     assert "Python workers" in engine.explain(program)
     assert integers(engine, program) == memory(TABLE, program)
@@ -239,7 +241,7 @@ def test_an_empty_table(spark: Any) -> None:
 
 
 def test_sums_beyond_double_precision_are_exact(engine: SparkEngine, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(spark_engine, "EXACT_DOUBLE", 1)
+    monkeypatch.setattr(base, "EXACT_DOUBLE", 1)
     program = program_of(Stack((V("x"), V("x * n"), Partition(as_expr("g"), V("x")))))
     assert integers(engine, program) == memory(TABLE, program)
 
@@ -271,7 +273,7 @@ def test_workers_need_no_dodona() -> None:
     from pyspark import cloudpickle
 
     import dodona
-    from dodona.engines.spark_workers import work
+    from dodona.engines.spark import work
 
     cloudpickle.register_pickle_by_value(dodona)
     try:

@@ -12,13 +12,15 @@ import pyarrow.parquet as pq
 import pytest
 
 from dodona.engines import duckdb as duckdb_engine
-from dodona.engines.dialect import Dialect
+from dodona.engines import engine as base
 from dodona.engines.duckdb import DuckDBEngine
+from dodona.engines.duckdb.dialect import DuckDBDialect
 from dodona.engines.table import Table
 from dodona.query.expr import Column
 from dodona.query.plan import compile_query
-from dodona.query.schema import Category, Integer, Real, Schema
-from dodona.query.statistic import Features, Nearest, Outer, Partition, Query, Stack, Value, as_expr, bucket
+from dodona.query.schema import Category, Flag, Integer, Real, Schema
+from dodona.query.statistic import Features, Losses, Nearest, Outer, Partition, Query, Stack, Value, as_expr, bucket
+from dodona.query.unit import Unit
 
 SCHEMA = Schema({f"x{i}": Real(-1, 1) for i in range(6)} | {"n": Integer(0, 9)})
 
@@ -43,7 +45,7 @@ def test_literals_are_exact() -> None:
     generator = np.random.default_rng(3)
     doubles = [float(x) for x in generator.integers(0, 2**63, 300).view(np.float64) if math.isfinite(x)]
     doubles += [0.1, -0.1, 5e-324, 1.7976931348623157e308, -0.0, 1e22, 1e23, 2.0**53 + 2]
-    listed = ", ".join(map(Dialect().number, doubles))
+    listed = ", ".join(map(DuckDBDialect(SCHEMA, {}).number, doubles))
     assert list(duckdb.sql(f"SELECT {listed}").fetchall()[0]) == doubles
 
 
@@ -70,7 +72,7 @@ def test_one_statement_for_each_key(path: Path) -> None:
 
 @pytest.mark.parametrize("most", [1, 10_000], ids=["streamed", "sql"])
 def test_streaming_and_sql_agree(most: int, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(duckdb_engine, "MOST_PRODUCTS", most)
+    monkeypatch.setattr(DuckDBEngine, "longest", DuckDBEngine.longest._replace(products=most))
     monkeypatch.setattr(duckdb_engine, "BATCH", 999)
     features = Features(tuple(Column(f"x{i}") for i in range(6)))
     centres = tuple(tuple(0.1 * i * j for j in range(6)) for i in range(7))
@@ -81,7 +83,7 @@ def test_streaming_and_sql_agree(most: int, path: Path, monkeypatch: pytest.Monk
 
 
 def test_streaming_without_arrow(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(duckdb_engine, "MOST_SUMS", 1)
+    monkeypatch.setattr(DuckDBEngine, "longest", DuckDBEngine.longest._replace(sums=1))
     query = Stack((Value(as_expr("x0")), Value(as_expr("n > 3 AND x1 > 0"))))
     expected = both(path, query)[2]
     monkeypatch.setitem(__import__("sys").modules, "pyarrow", None)
@@ -100,7 +102,7 @@ def test_very_deep_expressions_are_streamed(path: Path, monkeypatch: pytest.Monk
 
 
 def test_wide_integers_where_doubles_would_round(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(duckdb_engine, "EXACT_DOUBLE", 1)
+    monkeypatch.setattr(base, "EXACT_DOUBLE", 1)
     query = Stack((Value(Column("x1")), Outer(Features((Column("x1"), Column("n"))))))
     _, found, expected = both(path, query)
     assert found == expected
@@ -164,7 +166,36 @@ def test_many_columns_are_read_apart_where_they_are_stored_apart(kind: str, tmp_
     texts = [*schema, "x0 * x109", "x109 + x50"]
     program = compile_query(Stack(tuple(Value(as_expr(text)) for text in texts)), schema, level=False).program
     statements = engine.explain(program).splitlines()[1:]
-    assert len(statements) == (3 if kind == "parquet" else 1)
+    assert len(statements) == 3
     assert engine.totals(program).tolist() == Table(rows, schema).engine.totals(program).tolist()
     if kind == "parquet":
         assert " v0 " not in statements[1]
+
+
+@pytest.mark.parametrize(
+    ("unit", "dropped"),
+    [(None, [0, 0]), (Unit("who", 1), [2, 3]), (Unit("who", 2, ("g",), 1), [1, 1])],
+    ids=["rows", "unit", "by group"],
+)
+def test_a_file_counts_the_losses_that_memory_counts(tmp_path: Path, unit: Unit | None, dropped: list[int]) -> None:
+    """Every way of each type that a value is lost, and what a unit's limit drops, at most so many of each unit."""
+    rows = pa.table(
+        {
+            "age": [3, None, 70, 30, 30, 17],
+            "x": [0.5, math.nan, -3.0, 2.0, None, 1e300],
+            "g": ["a", None, "zz", "b", "a", "c"],
+            "f": [True, None, False, True, True, False],
+            "k": [1.0, math.nan, None, 2.5, 3.0, 4.0],
+            "who": [1, 1, 1, 2, 2, None],
+        }
+    )
+    pq.write_table(rows, tmp_path / "l.parquet")
+    listed = {"g": Category("a", "b"), "f": Flag(), "k": Category(1, 2, 3)}
+    schema = Schema({"age": Integer(18, 60), "x": Real(0, 1), **listed})
+    program = compile_query(Losses(tuple(schema)), schema, level=True).program
+    sources = (str(tmp_path / "l.parquet"), rows)
+    file, memory = (Table(source, schema, neighbours="add-remove", unit=unit).engine for source in sources)
+    assert file.totals(program).tolist() == memory.totals(program).tolist()
+    assert [engine.dropped(most) for engine in (file, memory) for most in (1, 9)] == dropped * 2
+    if unit is None:
+        assert memory.totals(program).tolist() == [2, 1, 1, 1, 2, 2, 2, 1, 0, 1, 2, 2]

@@ -7,10 +7,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dodona.engines import stepwise
-from dodona.engines.columns import read_columns
 from dodona.engines.memory import MemoryEngine
-from dodona.engines.stepwise import FEW, FEW_ROWS, few_rows, needed, one_by_one
+from dodona.engines.memory import run as stepwise
+from dodona.engines.memory.columns import read_columns
+from dodona.engines.memory.layout import needed
+from dodona.engines.memory.run import FEW, FEW_ROWS, few_rows, one_by_one
 from dodona.engines.table import Table
 from dodona.query.plan import compile_query
 from dodona.query.program import Block, Builder, Program

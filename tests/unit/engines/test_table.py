@@ -215,12 +215,14 @@ def test_files_of_one_pattern_must_agree(tmp_path: Path) -> None:
         Table(tmp_path / "*.parquet", SCHEMA)
 
 
-def test_a_view_is_not_a_table(tmp_path: Path) -> None:
+def test_a_view_is_a_table_where_it_reads_row_by_row(tmp_path: Path) -> None:
     path = write("duckdb", tmp_path).partition("#")[0]
     with duckdb.connect(path) as connection:
         connection.execute("CREATE VIEW sight AS SELECT * FROM people")
-    with pytest.raises(BadTable, match="one of: people"):
-        Table(path + "#sight", SCHEMA)
+        connection.execute("CREATE VIEW few AS SELECT * FROM people LIMIT 1")
+    assert Table(path + "#sight", SCHEMA).public_rows == 3
+    with pytest.raises(BadTable, match="one row of a table"):
+        Table(path + "#few", SCHEMA)
 
 
 def test_a_file_with_signs_of_patterns_in_its_name(tmp_path: Path) -> None:
@@ -233,7 +235,7 @@ def test_a_file_with_signs_of_patterns_in_its_name(tmp_path: Path) -> None:
 def test_the_connection_is_locked(tmp_path: Path) -> None:
     engine = DuckDBEngine(write("parquet", tmp_path), SCHEMA, threads=1, memory_limit="200MB")
     (tmp_path / "secret.csv").write_text("a\n1\n")
-    cursor = engine._cursor()
+    _, connection = engine._connection()
     for statement in (
         f"SELECT * FROM '{tmp_path}/secret.csv'",
         f"COPY (SELECT 1) TO '{tmp_path}/out.csv'",
@@ -243,7 +245,7 @@ def test_the_connection_is_locked(tmp_path: Path) -> None:
         "INSTALL httpfs",
     ):
         with pytest.raises(duckdb.Error):
-            cursor.execute(statement)
+            connection.execute(statement)
 
 
 def test_a_fault_says_nothing(tmp_path: Path) -> None:

@@ -11,23 +11,20 @@ from sklearn.base import clone
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
 
-from dodona.concepts.boxes import Boxes
+from dodona.concepts.boxes import Boxes, Thresholds
+from dodona.concepts.concept import Agreement, Finite
 from dodona.concepts.conjunctions import Conjunctions
-from dodona.concepts.finite import Finite
-from dodona.concepts.learnable import Agreement
 from dodona.concepts.parities import Parities
-from dodona.concepts.thresholds import Thresholds
 from dodona.concepts.trees import Trees
 from dodona.engines.table import Table
 from dodona.errors import BadEffort, BadQuery, BudgetSpent
-from dodona.learn.agnostic import AgnosticLearner, distinct_labelings
-from dodona.learn.agnostic_rounds import CompressionLearner
-from dodona.learn.sq.hypothesis import Hypothesis
+from dodona.learn.agnostic import AgnosticLearner, CompressionLearner, distinct_labelings
+from dodona.learn.sq.base import Hypothesis
+from dodona.oracles.exact import Exact
 from dodona.privacy.budget import Budget
 from dodona.query.expr import Column
 from dodona.query.schema import Category, Flag, Integer, Real, Schema
 from dodona.testing.oracles import seeded_curator
-from dodona.trust.exact import Exact
 
 SCHEMA = Schema(
     {"age": Integer(0, 99), "pay": Real(0, 10), "sex": Category("Female", "Male"), "smoker": Flag(), "ill": Flag()}
@@ -80,10 +77,10 @@ def test_learns_from_arrays_in_a_pipeline_and_clones() -> None:
     rng = np.random.default_rng(3)
     points = rng.random((3000, 2))
     labels = np.where(points[:, 1] > 0.5, "high", "low")
-    learner = AgnosticLearner(Thresholds("x1", (0.25, 0.5, 0.75)), epsilon=1, bounds=(0, 1))
+    learner = AgnosticLearner(Thresholds("x1", (0.25, 0.5, 0.75)), epsilon=1, bounds=(0, 1), classes=["high", "low"])
     fitted = make_pipeline(FunctionTransformer(), clone(learner)).fit(points, labels)
     assert fitted.score(points, labels) > 0.99
-    default = AgnosticLearner(epsilon=1, bounds=(0, 1)).fit(points, labels)
+    default = AgnosticLearner(epsilon=1, bounds=(0, 1), classes=["high", "low"]).fit(points, labels)
     assert default.score(points, labels) > 0.99
     assert default.classes_.tolist() == ["high", "low"]
 
@@ -128,7 +125,7 @@ def test_bad_classes_are_refused_before_anything_is_charged(concepts: Any, said:
 def test_labels_must_be_two_values() -> None:
     rng = np.random.default_rng(0)
     with pytest.raises(BadQuery, match="two values"):
-        AgnosticLearner(epsilon=1, bounds=(0, 1)).fit(rng.random((30, 2)), np.arange(30) % 3)
+        AgnosticLearner(epsilon=1, bounds=(0, 1), classes=[0, 1, 2]).fit(rng.random((30, 2)), np.arange(30) % 3)
     with pytest.raises(BadQuery, match="listed values"):
         AgnosticLearner().fit(Exact(Table(survey(50), SCHEMA)), "age")
     with pytest.raises(BadEffort, match="epsilon="):

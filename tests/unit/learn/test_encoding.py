@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 
 from dodona.engines.table import Table
 from dodona.errors import BadQuery
-from dodona.learn.encoding import Feature, alike, encode_rows, features_of
+from dodona.learn._encoding import Feature, alike, encode_rows, features_of
+from dodona.oracles.exact import Exact
 from dodona.query.schema import Category, Flag, Integer, Real, Schema
 from dodona.query.statistic import Value
-from dodona.trust.exact import Exact
 
 SCHEMA = Schema({"r": Real(-2, 6), "i": Integer(0, 9), "c": Category("x", "y"), "k": Category(1, 2), "f": Flag()})
 ROWS = pd.DataFrame(

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from statistics import NormalDist
+
 import numpy as np
 import pytest
 import sklearn.cluster as public
@@ -9,14 +12,14 @@ from sklearn.datasets import load_digits
 
 from dodona.engines.table import Table
 from dodona.errors import BadQuery
+from dodona.learn._lloyd import Round, centre_error, centre_margins, noise_length, pooled
 from dodona.learn.kmeans import KMeans
-from dodona.learn.lloyd import Round, centre_error, pooled
 from dodona.learn.pca import PCA
+from dodona.oracles.curator import Curator
+from dodona.oracles.exact import Exact
 from dodona.privacy.budget import Budget
 from dodona.query.schema import Real, Schema
 from dodona.testing.oracles import seeded_curator
-from dodona.trust.curator import Curator
-from dodona.trust.exact import Exact
 
 
 def blobs(n: int = 20_000, seed: int = 0) -> tuple[np.ndarray, np.ndarray, Table]:
@@ -42,7 +45,9 @@ def test_rounds_equal_scikit_learns_on_exact() -> None:
     np.testing.assert_allclose(ours.cluster_centers_, theirs.cluster_centers_, atol=1e-4)
     assert np.array_equal(ours.predict(rows), theirs.labels_)
     np.testing.assert_allclose(ours.counts_, np.bincount(theirs.labels_))
-    np.testing.assert_allclose(ours.centre_error_, 0)
+    np.testing.assert_allclose(ours.centre_error_, 0, atol=1e-9)
+    assert ours.ball_ is None
+    assert ours.centre_confidence_ == 0.95
 
 
 def test_private_seeds_find_the_clusters_on_exact() -> None:
@@ -151,6 +156,30 @@ def test_lemma_2() -> None:
     answer = Round(np.array([100.0]), np.zeros((1, 4)), count_spread=2.0, sum_spread=3.0)
     (error,) = centre_error(answer, np.array([[3.0, 4.0, 0.0, 0.0]]))
     assert error == pytest.approx((5 * 2 + 2 * 3) / 100)
+
+
+def test_margins_know_what_shrinking_moved_and_how_many_cells_were_pooled() -> None:
+    """n (mean - c) = D - z: with D = S - N c known, a centre away from S/N is off by that much at least."""
+    counts, full = np.array([1000.0, 1000.0]), np.array([[500.0, 0.0], [500.0, 0.0]])
+    answer = Round(counts, full, 2.0, 3.0, full, np.array([1.0, 9.0]), normal=True)
+    near = centre_margins(answer, np.array([[0.5, 0.0], [0.5, 0.0]]), None, 10.0)
+    moved = centre_margins(answer, np.array([[0.4, 0.0], [0.4, 0.0]]), None, 10.0)
+    assert near[1] == pytest.approx(3 * near[0], rel=0.02)  # nine cells have three times the noise of one
+    assert np.all(moved >= 0.1)
+    fail = 0.05 / 30
+    width = NormalDist().inv_cdf(1 - fail / 2)
+    assert near[0] == pytest.approx((3 * noise_length(2, fail, True) + 0.5 * 2 * width) / (1000 - 2 * width))
+    # Noise as large as the count: nothing is known but the bounds.
+    assert centre_margins(replace(answer, count_spread=900.0), full / 1000, None, 7.0).tolist() == [7.0, 7.0]
+
+
+@pytest.mark.parametrize("normal", [True, False])
+def test_noise_is_no_longer_than_stated(normal: bool) -> None:
+    rng = np.random.default_rng(5)
+    for dimension in (1, 2, 20):
+        drawn = (rng.normal if normal else rng.laplace)(0, 1 if normal else 0.5**0.5, (40_000, dimension))
+        beyond = np.mean(np.linalg.norm(drawn, axis=1) > noise_length(dimension, 0.01, normal))
+        assert 0.002 < beyond < 0.0125
 
 
 def test_plan() -> None:

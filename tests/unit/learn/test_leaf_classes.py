@@ -5,9 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from dodona.learn.gain import _merged, _seen, _worth
-from dodona.learn.leaf_classes import _grouped, _Judged, _surprise
-from dodona.learn.tree import Node
+from dodona.learn.id3.leaves import _group, _Judged, _merge, _seen, _surprise, _worth
+from dodona.learn.id3.tree import Node
 
 
 def leaf(rows: float, chance: float) -> Node:
@@ -18,14 +17,14 @@ def leaf(rows: float, chance: float) -> Node:
 
 def test_leaves_held_alike_are_counted_together() -> None:
     leaves = [leaf(10, 0.9), leaf(10, 0.1), leaf(10, 0.8), leaf(30, 0.2), leaf(10, 0.7)]
-    groups = _grouped(leaves, least=20)
+    groups = _group(leaves, least=20)
     assert [[one.rows for one in group] for group in groups] == [[30], [10], [10, 10], [10]]
     for group in groups:
         assert len({int(one.chances.argmax()) for one in group}) == 1
 
 
 def test_leaves_without_expectation_stand_alone() -> None:
-    assert len(_grouped([Node(10, {}), Node(10, {})], least=1e9)) == 2
+    assert len(_group([Node(10, {}), Node(10, {})], least=1e9)) == 2
 
 
 def test_counts_rule_without_noise() -> None:
@@ -60,7 +59,7 @@ def test_two_runs_are_those_of_all_pairs(noise: float) -> None:
         size, classes = int(random.integers(1, 12)), int(random.integers(2, 5))
         table = random.poisson(20, (size, classes)) + noise * random.normal(size=(size, classes))
         counts, seen = _seen(table, noise)
-        runs = _merged(counts, seen, noise, 2)
+        runs = _merge(counts, seen, noise, 2)
         every = [[(0, size)], *([(0, cut), (cut, size)] for cut in range(1, size))]
         worth = []
         for own in every:

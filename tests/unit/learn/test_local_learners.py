@@ -3,17 +3,17 @@
 import numpy as np
 import pytest
 
+from dodona.concepts.concept import Agreement
 from dodona.concepts.conjunctions import Conjunctions
-from dodona.concepts.learnable import Agreement
-from dodona.concepts.masked_parity import MaskedParity
+from dodona.concepts.parities import MaskedParity
 from dodona.engines.table import Table
 from dodona.errors import BadQuery
-from dodona.learn.masked_parity import learn_in_one_round, learn_in_two_rounds
+from dodona.oracles.exact import Exact
+from dodona.oracles.local import Local
+from dodona.papers.klnrs import learn_in_one_round, learn_in_two_rounds
 from dodona.query.expr import Column
 from dodona.query.schema import Flag, Real, Schema
-from dodona.testing.bits import SeededBits
-from dodona.trust.exact import Exact
-from dodona.trust.local import Local
+from dodona.testing.oracles import SeededBits
 
 CLASSIFIERS = {"LogisticRegression": "logistic", "Perceptron": "perceptron", "GaussianNB": "naive_bayes", "ID3": "id3"}
 OTHERS = {"PCA": "pca", "SVD": "svd", "KMeans": "kmeans"}

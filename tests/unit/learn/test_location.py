@@ -8,18 +8,14 @@ import numpy as np
 import pytest
 
 from dodona.engines.table import Table
-from dodona.learn.base import Recorded
-from dodona.learn.covariance import covariance_of
-from dodona.learn.encoding import alike, features_of
-from dodona.learn.ladder import FEWEST_RUNGS, MOST_RUNGS, Ladder, distances
-from dodona.learn.location import Location, near_mean, shrunk
-from dodona.learn.moments import Moments, level_of, spectrum
-from dodona.learn.refining import refined
-from dodona.learn.task import Task
+from dodona.learn._encoding import alike, features_of
+from dodona.learn._learner import Recorded, Task
+from dodona.learn.geometry.location import FEWEST_RUNGS, MOST_RUNGS, Ladder, Location, distances, near_mean, shrunk
+from dodona.learn.geometry.moments import Moments, covariance_of, level_of, refined, spectrum
+from dodona.oracles.exact import Exact
 from dodona.privacy.budget import Budget
 from dodona.query.schema import Real, Schema
 from dodona.testing.oracles import seeded_curator
-from dodona.trust.exact import Exact
 
 
 def table_of(rows: np.ndarray) -> Table:

@@ -48,7 +48,7 @@ def test_with_noise_it_keeps_what_is_known() -> None:
 def test_under_strong_noise_variances_are_not_asked_for() -> None:
     curator = seeded_curator(dd.Table(clouds(60), SCHEMA), dd.Budget(epsilon=0.1, delta=1e-6), 0)
     outlook = GaussianNB().plan(curator, y="kind")
-    assert not any("squares" in item.what for item in outlook.items)
+    assert not any("squares" in part.what for part in outlook.parts)
     model = GaussianNB().fit(curator, y="kind")
     assert len(np.unique(model.var_)) == 1
     assert len(model.receipt_) == 4

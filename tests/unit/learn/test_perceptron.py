@@ -63,19 +63,21 @@ def test_many_classes_one_against_the_rest() -> None:
     centres = np.array([[-0.6, -0.4], [0.6, -0.4], [0.0, 0.6]])
     y = rng.integers(0, 3, 6000)
     points = np.clip(centres[y] + 0.15 * rng.normal(size=(6000, 2)), -1, 1)
-    model = Perceptron(epsilon=1, delta=1e-6, bounds=(-1, 1)).fit(points, y)
+    model = Perceptron(epsilon=1, delta=1e-6, bounds=(-1, 1), classes=[0, 1, 2]).fit(points, y)
     assert model.coef_.shape == (3, 2)
     assert model.decision_function(points[:5]).shape == (5, 3)
     assert model.score(points, y) > 0.95
 
 
-@pytest.mark.parametrize("problem", ["one class", "no epsilon", "no bounds", "NaN"])
+@pytest.mark.parametrize("problem", ["one class", "no classes", "no epsilon", "no bounds", "NaN"])
 def test_bad_input_is_refused(problem: str) -> None:
     points, y = np.zeros((20, 2)), np.arange(20) % 2
-    settings = {"epsilon": 1, "delta": 1e-6, "bounds": (-1, 1)}
+    settings = {"epsilon": 1, "delta": 1e-6, "bounds": (-1, 1), "classes": [0, 1]}
     expected: type[Exception] = BadEffort
     if problem == "one class":
-        y, expected = np.zeros(20, dtype=int), ValueError
+        settings["classes"], expected = [0], ValueError
+    elif problem == "no classes":
+        settings["classes"] = None
     elif problem == "no epsilon":
         settings["epsilon"] = None
     elif problem == "no bounds":

@@ -9,10 +9,10 @@ import sklearn.preprocessing as public
 from dodona.engines.table import Table
 from dodona.errors import BadQuery
 from dodona.learn.scaler import StandardScaler
+from dodona.oracles.exact import Exact
 from dodona.privacy.budget import Budget
 from dodona.query.schema import Category, Flag, Real, Schema
 from dodona.testing.oracles import seeded_curator
-from dodona.trust.exact import Exact
 
 RNG = np.random.default_rng(0)
 ROWS = RNG.normal([3, 50], [1, 10], size=(5000, 2)).clip([-5, 0], [15, 100])

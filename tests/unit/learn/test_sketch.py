@@ -9,9 +9,8 @@ import pytest
 
 import dodona as dd
 from dodona.learn import ID3, id3
-from dodona.learn.base import Recorded
-from dodona.learn.sketch import Sketch, sketched
-from dodona.learn.task import task_of
+from dodona.learn._learner import Recorded, task_of
+from dodona.learn.id3.leaves import Sketch, sketched
 from dodona.testing import seeded_curator
 
 SCHEMA = dd.Schema({"a": dd.Real(0, 10), "b": dd.Real(-2, 2), "c": dd.Category("no", "yes")})
@@ -51,7 +50,7 @@ def test_trees_are_planned_on_decisions(monkeypatch: pytest.MonkeyPatch, low: fl
     chances = np.stack([first, 1 - first], axis=1)
     monkeypatch.setattr(id3, "sketched", lambda *_: Sketch(rows, chances, chances.argmax(axis=1)))
     held = rng.uniform(-1, 1, (900, 2))
-    model = ID3(epsilon=0.5, delta=1e-6, bounds=(-1, 1))
+    model = ID3(epsilon=0.5, delta=1e-6, bounds=(-1, 1), classes=[0, 1])
     monkeypatch.setattr(id3, "decide_classes", lambda *_: None)
     model.fit(held, (held[:, 0] > 0).astype(int))
     assert model.get_n_leaves() == leaves

@@ -7,11 +7,11 @@ import sklearn.decomposition as public
 from sklearn.datasets import load_digits
 
 from dodona.engines.table import Table
-from dodona.learn.svd import SVD
+from dodona.learn.pca import SVD
+from dodona.oracles.exact import Exact
 from dodona.privacy.budget import Budget
 from dodona.query.schema import Real, Schema
 from dodona.testing.oracles import seeded_curator
-from dodona.trust.exact import Exact
 
 ROWS = load_digits().data
 TABLE = Table(ROWS, Schema({f"x{i}": Real(0, 16) for i in range(64)}))

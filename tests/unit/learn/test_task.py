@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from fractions import Fraction
 
 import numpy as np
@@ -10,17 +9,15 @@ import pandas as pd
 import pytest
 
 import dodona.learn as rooms
-from dodona.errors import BadEffort, BadQuery, PublicLabels
-from dodona.learn.base import Recorded, Spent
+from dodona.errors import BadEffort, BadQuery
+from dodona.learn._learner import Recorded, Spent, rounds, task_of
 from dodona.learn.pca import PCA
 from dodona.learn.perceptron import Perceptron
-from dodona.learn.progress import rounds
-from dodona.learn.task import task_of
+from dodona.oracles.curator import Curator
+from dodona.oracles.exact import Exact
 from dodona.privacy.budget import Budget
 from dodona.query.schema import Real
 from dodona.testing.oracles import conformance_table, seeded_curator
-from dodona.trust.curator import Curator
-from dodona.trust.exact import Exact
 
 
 def test_from_an_oracle() -> None:
@@ -101,11 +98,47 @@ def test_progress_is_silent_without_a_terminal(capsys: pytest.CaptureFixture[str
     assert capsys.readouterr() == ("", "")
 
 
-def test_labels_read_from_y_are_published_with_a_warning_unless_stated() -> None:
-    rng = np.random.default_rng(0)
-    data, target = rng.uniform(-1, 1, (200, 2)), rng.integers(0, 2, 200)
-    with pytest.warns(PublicLabels, match=r"classes=\["):
-        Perceptron(epsilon=1, delta=1e-6, bounds=(-1, 1)).fit(data, target)
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        Perceptron(epsilon=1, delta=1e-6, bounds=(-1, 1), classes=[0, 1]).fit(data, target)
+CLASSIFIERS = [
+    *(rooms.AgnosticLearner, rooms.CompressionLearner, rooms.GaussianNB, rooms.ID3, rooms.LogisticRegression),
+    *(rooms.ParityLearner, Perceptron, rooms.ConjunctionLearner, rooms.DecisionListLearner, rooms.WeakLearner),
+]
+
+
+@pytest.mark.parametrize("kind", CLASSIFIERS)
+def test_no_label_of_a_row_is_ever_shown_by_classes_(kind: type) -> None:
+    """A label that one row alone has must be stated by someone who knows it, not found in the data."""
+    rows = np.random.default_rng(0).integers(0, 2, (200, 2)).astype(float)
+    target = np.array(["ill"] * 100 + ["well"] * 99 + ["the one with kuru"])
+    model = kind(epsilon=1, bounds=(0, 1))
+    with pytest.raises(BadEffort, match=rf"{kind.__name__}\(classes=\[0, 1\], \.\.\.\)") as refusal:
+        model.fit(rows, target)
+    assert "kuru" not in str(refusal.value)
+    assert not hasattr(model, "classes_")
+    common = np.where(target == "ill", "ill", "well")
+    assert str(_refusal(kind, rows, common)) == str(refusal.value)
+
+
+def _refusal(kind: type, rows: np.ndarray, target: np.ndarray) -> BadEffort:
+    with pytest.raises(BadEffort) as refusal:
+        kind(epsilon=1, bounds=(0, 1)).fit(rows, target)
+    return refusal.value
+
+
+@pytest.mark.parametrize("labels", [["well", "ill"], [2, 7], [False, True], np.array(["x", 1], dtype=object)])
+def test_a_label_that_is_not_listed_is_missing(labels: list[object]) -> None:
+    rows = np.zeros((6, 1))
+    target = np.array([labels[i] for i in (0, 1, 1, 0, 1, 0)], dtype=np.asarray(labels).dtype)
+    for stated, codes in ((labels, [0, 1, 1, 0, 1, 0]), (labels[::-1], [1, 0, 0, 1, 0, 1])):
+        model = Perceptron(epsilon=1, delta=1e-6, bounds=(-1, 1), classes=stated)
+        task = task_of(model, rows, target, kind="class")
+        assert model.classes_.tolist() == list(stated)
+        found = [int(Exact(task.oracle._table).ask(f"target = {code}").total) for code in (0, 1)]
+        assert found == [codes.count(0), codes.count(1)]
+    one = task_of(Perceptron(epsilon=1, delta=1e-6, bounds=(-1, 1), classes=labels[:1]), rows, target, kind="class")
+    assert int(Exact(one.oracle._table).ask("target IS NULL").total) == 3
+
+
+@pytest.mark.parametrize("classes", [[], [0, 0], [[0, 1]], "ab", 3])
+def test_classes_must_be_labels_that_differ(classes: object) -> None:
+    with pytest.raises(BadEffort, match="labels that differ"):
+        Perceptron(epsilon=1, delta=1e-6, bounds=(-1, 1), classes=classes).fit(np.zeros((4, 1)), [0, 1, 0, 1])

@@ -7,14 +7,17 @@ import pytest
 from sklearn.datasets import load_digits
 
 from dodona.engines.table import Table
-from dodona.learn.pca import PCA
-from dodona.learn.svd import SVD
+from dodona.errors import BadQuery
+from dodona.learn.pca import PCA, SVD
+from dodona.oracles.answer import Answer
+from dodona.oracles.exact import Exact
+from dodona.oracles.oracle import Request
+from dodona.oracles.view import Subspace, projected
 from dodona.privacy.budget import Budget
 from dodona.query.expr import Column, Literal
 from dodona.query.schema import Real, Schema
+from dodona.query.statistic import Value, as_expr
 from dodona.testing.oracles import seeded_curator
-from dodona.trust.exact import Exact
-from dodona.view import Subspace, projected
 
 ROWS = load_digits().data
 TABLE = Table(ROWS, Schema({f"x{i}": Real(0, 16) for i in range(64)}))
@@ -58,3 +61,26 @@ def test_values_are_clipped_to_the_declared_range() -> None:
 def test_a_direction_of_nothing_is_zero() -> None:
     subspace = Subspace((Literal(1.0),), ((0.0,),), ("z",), ((-1.0, 1.0),))
     assert projected(Exact(TABLE), subspace).ask("z").total == 0
+
+
+class Asked(Exact):
+    """Keeps the last query it was asked."""
+
+    def answer(self, request: Request) -> Answer:
+        self.query = request.query
+        return super().answer(request)
+
+
+def test_columns_that_stand_for_themselves_are_not_rewritten() -> None:
+    oracle = Asked(TABLE)
+    assert oracle.select_columns(*oracle.schema) is oracle
+    view = oracle.select_columns("x1", "x0")
+    expr = as_expr("x0 > 3 AND x1 + 1 < 9")
+    view.ask(Value(expr))
+    assert isinstance(oracle.query, Value)
+    assert oracle.query.expr is expr
+    view.ask("X0 > 3")
+    assert oracle.query == Value(as_expr("x0 > 3"))
+    for hidden in ("x2 > 0", "x0 + x2"):
+        with pytest.raises(BadQuery, match="'x2' is not a column here"):
+            view.ask(hidden)

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from dodona.mechanisms.bernoulli import COIN_BITS, decide, flip, flips, heads, multiplier
-from dodona.testing.bits import SeededBits, TapeBits
+from dodona.testing.oracles import SeededBits, TapeBits
 
 
 @pytest.mark.parametrize("x", [Fraction(0), Fraction(1, 3), Fraction(1), Fraction(7, 2), Fraction(1, 10**30)])

@@ -9,7 +9,7 @@ import pytest
 
 from dodona.mechanisms import BadRandomness, SecureBits, bits
 from dodona.mechanisms.bits import below, integer, integer_below
-from dodona.testing.bits import SeededBits, TapeBits, TapeExhausted
+from dodona.testing.oracles import SeededBits, TapeBits, TapeExhausted
 
 
 @pytest.mark.parametrize("n", [0, 1, 2, 7, 511, 512, 513, 100_000])

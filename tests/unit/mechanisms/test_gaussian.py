@@ -9,7 +9,7 @@ import pytest
 
 from dodona.errors import BadEffort
 from dodona.mechanisms import DiscreteGaussian
-from dodona.testing.bits import SeededBits
+from dodona.testing.oracles import SeededBits
 
 VARIANCES = [Fraction(1, 100), Fraction(1, 3), Fraction(1), Fraction(79, 10), Fraction(81, 10), Fraction(100)]
 

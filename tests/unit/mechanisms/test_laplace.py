@@ -11,8 +11,8 @@ import pytest
 
 from dodona.errors import BadEffort
 from dodona.mechanisms import DiscreteLaplace
-from dodona.testing.bits import SeededBits
 from dodona.testing.mechanisms import check_noise_probabilities, check_noise_samples
+from dodona.testing.oracles import SeededBits
 
 SCALES = [Fraction(1, 10), Fraction(1, 3), Fraction(1), Fraction(10), Fraction(12345, 7)]
 

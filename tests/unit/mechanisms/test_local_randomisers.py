@@ -8,15 +8,14 @@ import numpy as np
 import pytest
 
 from dodona.errors import BadEffort
-from dodona.mechanisms.bounded_laplace import BoundedLaplace
-from dodona.mechanisms.cube import CubeResponse
+from dodona.mechanisms.bits import below_each, round_to_ends
+from dodona.mechanisms.cube import CubeResponse, WalshResponse, fast_walsh
 from dodona.mechanisms.direction import DirectionResponse, public_directions
 from dodona.mechanisms.fixed import exp_bracket
-from dodona.mechanisms.rounding import below_each, round_to_ends
-from dodona.mechanisms.two_level import TwoLevel
-from dodona.mechanisms.walsh import WalshResponse, fast_walsh
+from dodona.mechanisms.laplace import BoundedLaplace
+from dodona.mechanisms.response import TwoLevel
 from dodona.mechanisms.window import WindowResponse
-from dodona.testing.bits import SeededBits, TapeBits
+from dodona.testing.oracles import SeededBits, TapeBits
 
 EPSILONS = [Fraction(1, 10), Fraction(1), Fraction(7, 3), Fraction(8)]
 

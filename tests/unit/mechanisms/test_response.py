@@ -7,7 +7,7 @@ import pytest
 
 from dodona.errors import BadEffort
 from dodona.mechanisms import RandomizedResponse
-from dodona.testing.bits import SeededBits, TapeBits
+from dodona.testing.oracles import SeededBits, TapeBits
 
 CASES = [(2, Fraction(1)), (5, Fraction(1, 10)), (1000, Fraction(3)), (3, Fraction(45)), (7, Fraction(10**6))]
 

@@ -12,19 +12,16 @@ from numpy.typing import NDArray
 
 from dodona.errors import BadEffort
 from dodona.mechanisms.bernoulli import heads
-from dodona.mechanisms.bounded_laplace import BoundedLaplace
 from dodona.mechanisms.characters import CharacterResponse
-from dodona.mechanisms.cube import CubeResponse
+from dodona.mechanisms.cube import CubeResponse, WalshResponse
 from dodona.mechanisms.direction import DirectionResponse
 from dodona.mechanisms.fixed import dyadic_above, exp_bracket
-from dodona.mechanisms.laplace import DiscreteLaplace
-from dodona.mechanisms.stitched import Stitched
-from dodona.mechanisms.stitched_sampler import StitchedSampler
-from dodona.mechanisms.stitched_sums import _chord
-from dodona.mechanisms.table import Ladder, Table
-from dodona.mechanisms.walsh import WalshResponse
+from dodona.mechanisms.inversion import Inversion, Ladder
+from dodona.mechanisms.laplace import BoundedLaplace, DiscreteLaplace
 from dodona.mechanisms.window import WindowResponse
-from dodona.testing.bits import SeededBits
+from dodona.papers.stitched import Stitched, _chord
+from dodona.papers.stitched_sampler import StitchedSampler
+from dodona.testing.oracles import SeededBits
 
 ONE = Fraction(1)
 MOST = (1 << 64) - 1
@@ -57,7 +54,7 @@ def halves(depth: int) -> Ladder:
 
 
 def test_a_word_beyond_the_listed_symbols_is_drawn_from_a_deeper_list() -> None:
-    table = Table(halves)
+    table = Inversion(halves)
     assert table.symbols == 2
     assert [table.resolve(word << 60, Listed([], 0)) for word in (0, 7, 8, 11, 12, 13, 14)] == [0, 0, 1, 1, 2, 2, 3]
     assert table.resolve(MOST, Listed([MOST], 0)) == 128

@@ -10,7 +10,7 @@ import pytest
 
 from dodona.errors import BadEffort
 from dodona.mechanisms import Exponential, PermuteAndFlip
-from dodona.testing.bits import SeededBits, TapeBits
+from dodona.testing.oracles import SeededBits, TapeBits
 
 BOTH = pytest.mark.parametrize("kind", [PermuteAndFlip, Exponential])
 
@@ -101,7 +101,7 @@ def test_costs(kind):
 
 
 @BOTH
-@pytest.mark.parametrize("bad", [[], [[1]], [1.0], [2**62, -(2**62)]])
+@pytest.mark.parametrize("bad", [[], [[1]], [1.0], [True]])
 def test_bad_scores_are_refused(kind, bad):
     with pytest.raises(ValueError, match="scores must"):
         kind(Fraction(1), Fraction(1)).sample(np.array(bad), SeededBits(0))

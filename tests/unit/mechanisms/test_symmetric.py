@@ -8,7 +8,7 @@ import pytest
 
 from dodona.mechanisms import DiscreteGaussian, DiscreteLaplace
 from dodona.mechanisms.symmetric import Symmetric
-from dodona.testing.bits import SeededBits, TapeBits
+from dodona.testing.oracles import SeededBits, TapeBits
 
 LARGE = [
     (Fraction(1, 2 * 300**2), 2, 3),

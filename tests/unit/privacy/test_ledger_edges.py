@@ -15,11 +15,12 @@ from typing import Any
 import pytest
 
 from dodona.errors import LedgerCorrupt, LedgerError, LedgerUnavailable
-from dodona.privacy import FREE, UNITS, Budget, Cost, Receipt, SqliteLedger, scopes, sqlite_session
+from dodona.privacy import FREE, UNITS, Budget, Cost, Receipt, SqliteLedger
 from dodona.privacy.conversion import rho_of
-from dodona.privacy.open import existing_ledger, ledger_exists, shown
-from dodona.privacy.side_lock import SideLock
-from dodona.privacy.sqlite_file import SCHEMA, connect
+from dodona.privacy.ledger import groups as scopes
+from dodona.privacy.ledger import sqlite as sqlite_session
+from dodona.privacy.ledger.places import existing_ledger, ledger_exists, shown
+from dodona.privacy.ledger.sqlite_file import SCHEMA, SideLock, connect
 
 BUDGET = Budget(epsilon=1)
 HALF = Fraction(1, 2)
@@ -73,7 +74,7 @@ def test_a_lock_never_taken_is_released_in_peace(path: Path) -> None:
 
 def test_a_record_cut_short_is_an_error(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The disk took half of it: the charge stands, and its ledger says no more."""
-    with SqliteLedger.open(path, BUDGET) as ledger:
+    with SqliteLedger.open(path, BUDGET, create=True) as ledger:
         ask(ledger)
         with monkeypatch.context() as patch:
             patch.setattr(os, "pwrite", lambda _fd, text, _at: len(text) - 1)
@@ -81,7 +82,7 @@ def test_a_record_cut_short_is_an_error(path: Path, monkeypatch: pytest.MonkeyPa
                 ask(ledger, "s")
         with pytest.raises(LedgerUnavailable):
             ledger.spent()
-    with SqliteLedger.open(path, BUDGET) as ledger:
+    with SqliteLedger.open(path, BUDGET, create=True) as ledger:
         assert ledger.verify().spent == 2
 
 
@@ -110,7 +111,7 @@ def test_an_error_of_the_waiting_lock_is_the_ledgers(path: Path, monkeypatch: py
             raise BlockingIOError
         real(fd, how)
 
-    with SqliteLedger.open(path, BUDGET) as ledger:
+    with SqliteLedger.open(path, BUDGET, create=True) as ledger:
         with monkeypatch.context() as patch:
             patch.setattr(fcntl, "flock", failing)
             with pytest.raises(LedgerUnavailable):
@@ -123,7 +124,7 @@ def test_an_error_of_the_waiting_lock_is_the_ledgers(path: Path, monkeypatch: py
 
 
 def test_a_program_that_does_not_queue_is_waited_for(path: Path) -> None:
-    with SqliteLedger.open(path, BUDGET, timeout=0.05) as ledger:
+    with SqliteLedger.open(path, BUDGET, timeout=0.05, create=True) as ledger:
         other = sqlite3.connect(path, isolation_level=None)
         other.execute("BEGIN EXCLUSIVE")
         with pytest.raises(LedgerUnavailable, match="another process holds it"):
@@ -148,7 +149,7 @@ class _Failing:
 
 
 def test_a_beginning_that_fails_otherwise_is_a_fault(path: Path) -> None:
-    ledger = SqliteLedger.open(path, BUDGET)
+    ledger = SqliteLedger.open(path, BUDGET, create=True)
     session: Any = ledger._session
     session._connection = _Failing(session._connection, "BEGIN")
     with pytest.raises(LedgerError):
@@ -158,7 +159,7 @@ def test_a_beginning_that_fails_otherwise_is_a_fault(path: Path) -> None:
 
 
 def test_a_rollback_that_fails_leaves_the_undoing_to_the_next_opener(path: Path) -> None:
-    ledger = SqliteLedger.open(path, BUDGET)
+    ledger = SqliteLedger.open(path, BUDGET, create=True)
     ask(ledger)
     session: Any = ledger._session
     session._connection = _Failing(session._connection, "COMMIT", "ROLLBACK")
@@ -166,7 +167,7 @@ def test_a_rollback_that_fails_leaves_the_undoing_to_the_next_opener(path: Path)
         ask(ledger, "s")
     with pytest.raises(LedgerError):
         ledger.spent()
-    with SqliteLedger.open(path, BUDGET) as again:
+    with SqliteLedger.open(path, BUDGET, create=True) as again:
         assert again.verify().spent == 1
 
 
@@ -181,7 +182,7 @@ def test_a_ledger_in_memory_does_not_outlive_a_fork() -> None:
 
 def test_a_child_leaves_its_parents_connection_and_lock_where_they_lie(path: Path) -> None:
     """What runs in a forked child, here in the parent, where it can be watched."""
-    with SqliteLedger.open(path, BUDGET) as ledger, SqliteLedger.open(None, BUDGET) as in_memory:
+    with SqliteLedger.open(path, BUDGET, create=True) as ledger, SqliteLedger.open(None, BUDGET) as in_memory:
         ask(ledger)
         parents = ledger._session._connection  # type: ignore[attr-defined]
         sqlite_session._before_fork()
@@ -195,6 +196,7 @@ def test_a_child_leaves_its_parents_connection_and_lock_where_they_lie(path: Pat
 
 
 def test_a_journal_that_cannot_be_kept_is_refused(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path.touch()
     real = sqlite3.connect
     monkeypatch.setattr(sqlite3, "connect", lambda *given, **named: _Journal(real(*given, **named)))
     with pytest.raises(LedgerCorrupt, match="journal"):
@@ -220,7 +222,7 @@ def test_an_existing_ledger_is_opened_as_it_was_made(path: Path) -> None:
     assert shown("postgresql://ann:se#cret@db/base") == "postgresql://"
     with pytest.raises(LedgerUnavailable, match="must exist"):
         existing_ledger(path)
-    with SqliteLedger.open(path, BUDGET, atoms=3, population="p", neighbours="add-remove") as ledger:
+    with SqliteLedger.open(path, BUDGET, atoms=3, population="p", neighbours="add-remove", create=True) as ledger:
         ask(ledger)
     assert ledger_exists(path)
     with existing_ledger(path) as found:
@@ -268,3 +270,37 @@ def test_the_time_limit_of_a_lock_is_kept_while_others_come_and_go(path: Path) -
     assert len(done) == 1
     assert os.path.samestat(os.stat(path), os.fstat(lock._fd))  # type: ignore[arg-type]
     lock.abandon()
+
+
+def test_a_fork_while_another_thread_opens_a_ledger_still_takes_every_lock(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A set that changes as it is listed raises; a hook of the fork that raises is passed over without a word."""
+    with SqliteLedger.open(path, BUDGET, create=True) as ledger:
+        session: Any = ledger._session
+
+        class Changing:
+            lists = 0
+
+            def __iter__(self) -> Any:
+                self.lists += 1
+                if self.lists == 1:
+                    raise RuntimeError("Set changed size during iteration")
+                return iter([session])
+
+        monkeypatch.setattr(sqlite_session, "_sessions", Changing())
+        sqlite_session._before_fork()
+        assert sqlite_session._held == [session]
+        sqlite_session._after_in_parent()
+
+
+def test_a_child_lets_go_of_a_ledger_opened_after_the_locks_were_taken(path: Path) -> None:
+    sqlite_session._before_fork()
+    with SqliteLedger.open(path, BUDGET, create=True) as ledger:
+        ask(ledger)
+        session: Any = ledger._session
+        parents = session._connection
+        sqlite_session._after_in_child()
+        assert session._connection is None
+        assert parents in sqlite_session._left_behind
+        assert ask(ledger, "again") == 2

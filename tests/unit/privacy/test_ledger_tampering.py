@@ -28,7 +28,7 @@ def path(tmp_path: Path) -> Path:
 
 
 def test_entries_cannot_be_changed_through_sqlite(path: Path) -> None:
-    with SqliteLedger.open(path, BUDGET) as ledger:
+    with SqliteLedger.open(path, BUDGET, create=True) as ledger:
         ask(ledger, 5, "r1")
         ledger.store_answer(1, "a")
     db = sqlite3.connect(path)
@@ -36,7 +36,7 @@ def test_entries_cannot_be_changed_through_sqlite(path: Path) -> None:
         "UPDATE entries SET amount = 0",
         "DELETE FROM entries",
         "INSERT OR REPLACE INTO entries SELECT seq, kind, time, analyst, request_id, what, detail, 0, scope, 0, 0, "
-        "previous, hash FROM entries WHERE seq = 1",
+        "previous, hash, number, further, schema, state, salt FROM entries WHERE seq = 1",
         "UPDATE answers SET answer = 'b'",
         "DELETE FROM answers",
         "INSERT OR REPLACE INTO answers VALUES(1, 'b')",
@@ -61,16 +61,26 @@ TAMPERINGS = [
     ("answers_update", "UPDATE answers SET answer = 'another'"),
     ("answers_delete", "DELETE FROM answers"),
     (None, "INSERT INTO answers VALUES(3, 'forged')"),
-    (None, "UPDATE atoms SET extra = 0 WHERE atom = 1"),
-    (None, "DELETE FROM atoms"),
-    (None, "UPDATE analysts SET spent = 0"),
-    (None, "UPDATE analysts SET quota = 1000"),
-    (None, "DELETE FROM analysts"),
+    ("entries_update", "UPDATE entries SET number = 1 WHERE seq = 5"),
+    ("entries_update", "UPDATE entries SET further = 'pure 1 1' WHERE seq = 3"),
+    ("entries_update", "UPDATE entries SET further = 'pure' WHERE seq = 3"),
+    ("entries_update", "UPDATE entries SET state = '' WHERE seq = 3"),
+    (None, "UPDATE sums SET value = replace(value, '6', '0') WHERE name = 'atoms main 0'"),
+    (None, "DELETE FROM sums WHERE name = 'atoms main 0'"),
+    (None, "UPDATE sums SET value = '500 0 3' WHERE name = 'analyst ann'"),
+    (None, "UPDATE sums SET value = '1000 18 3' WHERE name = 'analyst ann'"),
+    (None, "UPDATE sums SET value = '500 18' WHERE name = 'analyst ann'"),
+    (None, "UPDATE sums SET value = '500 18 -3' WHERE name = 'analyst ann'"),
+    (None, "UPDATE sums SET value = x'00' WHERE name = 'analyst ann'"),
+    (None, "UPDATE sums SET name = 'analyst bob' WHERE name = 'analyst ann'"),
+    (None, "INSERT INTO sums VALUES('fact pocket', 'ann')"),
+    (None, "INSERT INTO sums VALUES('fiction', 'ann')"),
+    (None, "DELETE FROM sums WHERE name = 'analyst ann'"),
 ]
 
 
 def filled(path: Path) -> Receipt:
-    with SqliteLedger.open(path, BUDGET, atoms=4) as ledger:
+    with SqliteLedger.open(path, BUDGET, atoms=4, create=True) as ledger:
         ask(ledger, 5, "r1")
         ledger.store_answer(1, "true")  # entry 2
         ask(ledger, 6, "r2", (1, 2))  # entry 3
@@ -87,7 +97,7 @@ def test_verify_finds_tampering(path: Path, trigger: str | None, statement: str)
     db.execute(statement)
     db.commit()
     db.close()
-    with SqliteLedger.open(path, BUDGET, atoms=4) as ledger, pytest.raises(LedgerCorrupt):
+    with pytest.raises(LedgerCorrupt), SqliteLedger.open(path, BUDGET, atoms=4, create=True) as ledger:
         ledger.verify()
 
 
@@ -99,20 +109,20 @@ def test_a_changed_head_is_found_at_once(path: Path) -> None:
     db.commit()
     db.close()
     with pytest.raises(LedgerCorrupt):
-        SqliteLedger.open(path, BUDGET, atoms=4)
+        SqliteLedger.open(path, BUDGET, atoms=4, create=True)
 
 
 def test_a_restored_older_copy_is_refused(path: Path, tmp_path: Path) -> None:
-    with SqliteLedger.open(path, BUDGET) as ledger:
+    with SqliteLedger.open(path, BUDGET, create=True) as ledger:
         ask(ledger, 5, "r1")
         shutil.copy(path, tmp_path / "old")
         receipt = ask(ledger, 6, "r2").receipt
     shutil.copy(tmp_path / "old", path)
     with pytest.raises(LedgerCorrupt, match="older or other"):
-        SqliteLedger.open(path, BUDGET)
+        SqliteLedger.open(path, BUDGET, create=True)
     # With the record beside it gone too, only the receipt can tell.
     path.with_name("a.ledger.lock").unlink()
-    with SqliteLedger.open(path, BUDGET) as ledger:
+    with SqliteLedger.open(path, BUDGET, create=True) as ledger:
         assert ledger.verify().spent == 5
         ask(ledger, 1, "another second entry")
         with pytest.raises(LedgerCorrupt, match="receipt's entry 2"):
@@ -121,13 +131,13 @@ def test_a_restored_older_copy_is_refused(path: Path, tmp_path: Path) -> None:
 
 def test_a_receipt_is_found_in_the_chain(path: Path) -> None:
     receipt = filled(path)
-    with SqliteLedger.open(path, BUDGET, atoms=4) as ledger:
+    with SqliteLedger.open(path, BUDGET, atoms=4, create=True) as ledger:
         assert ledger.verify(receipt).head == receipt.hash
 
 
 @pytest.mark.parametrize("how", ["replaced", "deleted", "overwritten"])
 def test_a_file_changed_under_an_open_ledger(path: Path, tmp_path: Path, how: str) -> None:
-    with SqliteLedger.open(path, BUDGET) as ledger:
+    with SqliteLedger.open(path, BUDGET, create=True) as ledger:
         ask(ledger, 5, "r1")
         shutil.copy(path, tmp_path / "old")
         ask(ledger, 6, "r2")
@@ -146,7 +156,7 @@ def test_a_file_changed_under_an_open_ledger(path: Path, tmp_path: Path, how: st
 
 @pytest.mark.parametrize("slot", [0, 1])
 def test_a_torn_record_leaves_the_one_before(path: Path, tmp_path: Path, slot: int) -> None:
-    with SqliteLedger.open(path, BUDGET) as ledger:
+    with SqliteLedger.open(path, BUDGET, create=True) as ledger:
         shutil.copy(path, tmp_path / "old")
         ask(ledger, 5, "r1")
         ask(ledger, 6, "r2")
@@ -154,19 +164,19 @@ def test_a_torn_record_leaves_the_one_before(path: Path, tmp_path: Path, slot: i
     record = bytearray(beside.read_bytes())
     record[slot * 512 + 100 : slot * 512 + 512] = b"?" * 412
     beside.write_bytes(record)
-    with SqliteLedger.open(path, BUDGET) as ledger:
+    with SqliteLedger.open(path, BUDGET, create=True) as ledger:
         assert ledger.verify().spent == 11
     beside.write_bytes(record)
     shutil.copy(tmp_path / "old", path)
     with pytest.raises(LedgerCorrupt, match="older or other"):
-        SqliteLedger.open(path, BUDGET)
+        SqliteLedger.open(path, BUDGET, create=True)
 
 
 def test_a_deleted_ledger_is_not_begun_anew(path: Path) -> None:
     filled(path)
     path.unlink()
-    with pytest.raises(LedgerCorrupt, match="older or other"):
-        SqliteLedger.open(path, BUDGET, atoms=4)
+    with pytest.raises(LedgerCorrupt, match="gone or empty"):
+        SqliteLedger.open(path, BUDGET, atoms=4, create=True)
 
 
 def _garbage(path: Path) -> None:
@@ -215,7 +225,7 @@ def test_a_file_that_is_not_a_whole_ledger(path: Path, damage: Callable[[Path], 
     damage(path)
     for _ in range(2):
         with pytest.raises(LedgerCorrupt):
-            SqliteLedger.open(path, BUDGET, atoms=4)
+            SqliteLedger.open(path, BUDGET, atoms=4, create=True)
 
 
 def test_broken_pages_are_found(path: Path) -> None:
@@ -224,19 +234,19 @@ def test_broken_pages_are_found(path: Path) -> None:
     whole = path.read_bytes()
     for page in range(len(whole) // 4096):
         path.write_bytes(whole[: page * 4096] + os.urandom(4096) + whole[(page + 1) * 4096 :])
-        with pytest.raises(LedgerCorrupt), SqliteLedger.open(path, BUDGET, atoms=4) as ledger:
+        with pytest.raises(LedgerCorrupt), SqliteLedger.open(path, BUDGET, atoms=4, create=True) as ledger:
             ledger.verify()
     path.write_bytes(whole)
-    with SqliteLedger.open(path, BUDGET, atoms=4) as ledger:
+    with SqliteLedger.open(path, BUDGET, atoms=4, create=True) as ledger:
         assert ledger.verify().spent == 18
 
 
 def test_an_empty_file_without_a_record_is_a_new_ledger(path: Path) -> None:
     path.touch()
-    with SqliteLedger.open(path, BUDGET) as ledger:
+    with SqliteLedger.open(path, BUDGET, create=True) as ledger:
         assert ledger.spent() == 0
 
 
 def test_a_missing_folder(tmp_path: Path) -> None:
     with pytest.raises(LedgerUnavailable):
-        SqliteLedger.open(tmp_path / "none" / "a.ledger", BUDGET)
+        SqliteLedger.open(tmp_path / "none" / "a.ledger", BUDGET, create=True)

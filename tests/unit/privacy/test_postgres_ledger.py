@@ -12,13 +12,22 @@ import pytest
 
 import dodona as dd
 from dodona.config import Config, open_ledger
-from dodona.errors import BudgetSpent, LedgerCorrupt, LedgerError, LedgerUnavailable, Refused, Unsupported
+from dodona.errors import (
+    BudgetSpent,
+    LedgerCorrupt,
+    LedgerError,
+    LedgerMissing,
+    LedgerUnavailable,
+    Refused,
+    Unsupported,
+)
 from dodona.privacy import UNITS, Budget, Charge, Receipt
-from dodona.privacy.ledger import ANSWER, CHARGE, GRANT
-from dodona.privacy.open import existing_ledger, ledger_exists, shown
-from dodona.privacy.postgres_ledger import PostgresLedger
-from dodona.privacy.pure import pure_spent
-from dodona.testing.postgres import PostgresServer
+from dodona.privacy.ledger import ANSWER, CHARGE, GRANT, PURE
+from dodona.privacy.ledger.places import existing_ledger, ledger_exists, shown
+from dodona.privacy.ledger.postgres import PostgresLedger
+from dodona.privacy.ledger.postgres_store import quoted, split
+from dodona.privacy.ledger.whole import pure_spent
+from tests.support.postgres import PostgresServer
 
 BUDGET = Budget(epsilon=1)
 _numbers = itertools.count()
@@ -37,7 +46,7 @@ def url(postgres: PostgresServer) -> str:
 
 @pytest.fixture
 def ledger(url: str) -> Iterator[PostgresLedger]:
-    with PostgresLedger.open(url, BUDGET, atoms=8) as opened:
+    with PostgresLedger.open(url, BUDGET, atoms=8, create=True) as opened:
         yield opened
 
 
@@ -100,7 +109,7 @@ def test_v59_text_is_text(ledger: PostgresLedger, label: str) -> None:
 
 
 def test_reopening_continues_and_two_handles_share_one_chain(url: str) -> None:
-    with PostgresLedger.open(url, BUDGET) as one, PostgresLedger.open(url, BUDGET) as other:
+    with PostgresLedger.open(url, BUDGET, create=True) as one, PostgresLedger.open(url, BUDGET, create=True) as other:
         first = ask(one, 5, "r1")
         assert ask(other, 6, "r2").entry.previous == first.entry.hash
         assert one.spent() == 11
@@ -115,9 +124,9 @@ def test_reopening_continues_and_two_handles_share_one_chain(url: str) -> None:
     ids=lambda fields: next(iter(fields)),
 )
 def test_a_ledger_is_for_the_lifetime_of_its_data(url: str, fields: dict[str, Any]) -> None:
-    PostgresLedger.open(url, BUDGET).close()
+    PostgresLedger.open(url, BUDGET, create=True).close()
     with pytest.raises(Refused, match="for the lifetime"):
-        PostgresLedger.open(url, **{"budget": BUDGET, **fields})
+        PostgresLedger.open(url, **{"budget": BUDGET, **fields}, create=True)
 
 
 def test_a_closed_ledger_stays_closed(ledger: PostgresLedger) -> None:
@@ -128,7 +137,7 @@ def test_a_closed_ledger_stays_closed(ledger: PostgresLedger) -> None:
 
 
 def filled(url: str) -> Receipt:
-    with PostgresLedger.open(url, BUDGET, atoms=4) as ledger:
+    with PostgresLedger.open(url, BUDGET, atoms=4, create=True) as ledger:
         ask(ledger, 5, "r1")
         ledger.store_answer(1, "true")  # entry 2
         ask(ledger, 6, "r2", (1, 2))  # entry 3
@@ -158,10 +167,11 @@ TAMPERINGS = [
     "DELETE FROM entries WHERE seq = 5",
     "UPDATE answers SET answer = 'another'",
     "DELETE FROM answers",
-    "UPDATE atoms SET extra = 0 WHERE atom = 1",
-    "UPDATE analysts SET spent = 0",
+    "UPDATE sums SET value = replace(value, '6', '0') WHERE name = 'atoms main 0'",
+    "UPDATE sums SET value = '500 0 3' WHERE name = 'analyst ann'",
+    "UPDATE entries SET number = 1 WHERE seq = 5",
     "UPDATE head SET seq = 4",
-    "DROP TABLE atoms",
+    "DROP TABLE sums",
     "DELETE FROM head",
 ]
 
@@ -172,21 +182,24 @@ def test_verify_finds_tampering(url: str, postgres: PostgresServer, statement: s
     with postgres.connect() as db:
         db.execute(f'SET search_path = "{schema_of(url)}"; SET session_replication_role = replica')
         db.execute(statement)
-    with pytest.raises(LedgerCorrupt), PostgresLedger.open(url, BUDGET, atoms=4) as ledger:
+    with pytest.raises(LedgerCorrupt), PostgresLedger.open(url, BUDGET, atoms=4, create=True) as ledger:
         ledger.verify()
 
 
 def test_a_restored_older_state_is_refused_by_who_saw_more(url: str, postgres: PostgresServer) -> None:
-    with PostgresLedger.open(url, BUDGET) as ledger:
+    with PostgresLedger.open(url, BUDGET, create=True) as ledger:
         first = ask(ledger, 5, "r1")
+        with postgres.connect() as db:
+            ((sums,),) = db.execute(f'SELECT value FROM "{schema_of(url)}".sums').fetchall()
         receipt = ask(ledger, 6, "r2").receipt
         with postgres.connect() as db:
             db.execute(f'SET search_path = "{schema_of(url)}"; SET session_replication_role = replica')
-            db.execute("DELETE FROM entries WHERE seq = 2; UPDATE analysts SET spent = 5")
+            db.execute("DELETE FROM entries WHERE seq = 2")
+            db.execute("UPDATE sums SET value = %s", (sums,))
             db.execute("UPDATE head SET seq = 1, hash = %s", (first.entry.hash,))
         with pytest.raises(LedgerCorrupt, match="newest entry"):
             ask(ledger, 7, "r3")
-    with PostgresLedger.open(url, BUDGET) as ledger:
+    with PostgresLedger.open(url, BUDGET, create=True) as ledger:
         assert ledger.verify().spent == 5
         with pytest.raises(LedgerCorrupt, match="receipt's entry 2"):
             ledger.verify(receipt)
@@ -198,17 +211,17 @@ def test_a_server_that_could_lose_a_commit_is_refused(url: str, postgres: Postgr
         db.execute("CREATE DATABASE hasty")
         db.execute("ALTER DATABASE hasty SET synchronous_commit = off")
     with pytest.raises(LedgerCorrupt, match="synchronous_commit = on"):
-        PostgresLedger.open(postgres.url("hasty"), BUDGET)
+        PostgresLedger.open(postgres.url("hasty"), BUDGET, create=True)
 
 
 @pytest.mark.slow
 def test_a_server_without_fsync_is_refused() -> None:
     with PostgresServer(fsync="off") as hasty, pytest.raises(LedgerCorrupt, match="fsync = on"):
-        PostgresLedger.open(hasty.url(), BUDGET)
+        PostgresLedger.open(hasty.url(), BUDGET, create=True)
 
 
 def test_a_held_lock_is_waited_for_and_then_reported(url: str, postgres: PostgresServer) -> None:
-    with PostgresLedger.open(url, BUDGET, timeout=0.3) as ledger, postgres.connect() as db:
+    with PostgresLedger.open(url, BUDGET, timeout=0.3, create=True) as ledger, postgres.connect() as db:
         db.execute(f'SET search_path = "{schema_of(url)}"')
         db.execute("BEGIN")
         db.execute("SELECT * FROM head FOR UPDATE")
@@ -221,7 +234,7 @@ def test_a_held_lock_is_waited_for_and_then_reported(url: str, postgres: Postgre
 
 def test_lost_connections(url: str, postgres: PostgresServer) -> None:
     """One that was idle is replaced; one that breaks in mid-charge is reported, and nothing was charged."""
-    with PostgresLedger.open(url, BUDGET) as ledger, postgres.connect() as db:
+    with PostgresLedger.open(url, BUDGET, create=True) as ledger, postgres.connect() as db:
 
         def cut() -> None:
             db.execute("SELECT pg_terminate_backend(%s)", (ledger._session._connection.info.backend_pid,))  # type: ignore[attr-defined]
@@ -248,9 +261,9 @@ def test_addresses_and_names(url: str, postgres: PostgresServer) -> None:
         existing_ledger(url)
     for name in ("pg_catalog", "x" * 64):
         with pytest.raises(Unsupported, match="ledger's name"):
-            PostgresLedger.open(f"{postgres.url()}#{name}", BUDGET)
+            PostgresLedger.open(f"{postgres.url()}#{name}", BUDGET, create=True)
     with pytest.raises(LedgerUnavailable) as error:
-        PostgresLedger.open("postgresql://ann:secret@127.0.0.1:1/none", BUDGET)
+        PostgresLedger.open("postgresql://ann:secret@127.0.0.1:1/none", BUDGET, create=True)
     assert "secret" not in str(error.value)
 
 
@@ -267,7 +280,7 @@ def test_a_survey_and_a_curator_on_it(url: str, tmp_path: Path) -> None:
     config = Config.read(tmp_path / "survey.toml")
     assert config.open_curator("ann", asking=False).left == 1
     assert not ledger_exists(url)
-    curator = config.open_curator("ann")
+    curator = config.open_curator("ann", create=True)
     first = curator.ask("age", share=0.5, request_id="k")
     assert curator.ask("age", share=0.5, request_id="k").total == first.total
     curator.ledger.close()
@@ -279,7 +292,7 @@ def test_a_survey_and_a_curator_on_it(url: str, tmp_path: Path) -> None:
 def test_a_whole_budget_is_spent_purely_once_whichever_handle_asks(url: str) -> None:
     budget = Budget(epsilon=1, delta=1e-6)
     table = dd.Table({"x": [0.0, 1.0]}, dd.Schema({"x": dd.Real(0, 1)}))
-    one, other = (dd.Curator(table, budget, url, analyst=who) for who in ("ann", "bob"))
+    one, other = (dd.Curator(table, budget, url, analyst=who, create=True) for who in ("ann", "bob"))
     first, second = one.purely(), other.purely()
     assert first is not None
     assert second is not None
@@ -291,5 +304,25 @@ def test_a_whole_budget_is_spent_purely_once_whichever_handle_asks(url: str) -> 
     assert other.ledger.verify().spent == other.ledger.genesis.budget.capacity
     assert pure_spent(other.ledger) == 1
     assert [entry.amount for entry in other.ledger.entries()] == [budget.capacity, 0, 0, 0]
+    assert [entry.paid(PURE) for entry in other.ledger.entries() if entry.kind == CHARGE] == [
+        (UNITS // 2, UNITS // 2),
+        (UNITS // 2, UNITS),
+    ]
     for curator in (one, other):
         curator.ledger.close()
+
+
+def test_opening_never_makes_a_ledger_in_postgresql(url: str, postgres: PostgresServer) -> None:
+    for opening in (lambda: PostgresLedger.open(url, BUDGET), lambda: existing_ledger(url)):
+        with pytest.raises(LedgerMissing, match="create=True") as refusal:
+            opening()
+        assert not ledger_exists(url)
+        assert "password" not in str(refusal.value)
+    with PostgresLedger.open(url, BUDGET, create=True) as ledger:
+        assert ledger.spent() == 0
+        with postgres.connect() as db:
+            db.execute(f"DROP SCHEMA {quoted(split(url)[1])} CASCADE")
+        ledger._session._let_go()  # as where the server was restarted
+        with pytest.raises(LedgerError):
+            ledger.spent()
+    assert not ledger_exists(url)

@@ -9,10 +9,12 @@ from typing import Any
 import pytest
 
 from dodona.errors import LedgerCorrupt, LedgerUnavailable, Refused, Unsupported
-from dodona.privacy import Budget, postgres_session, postgres_store
-from dodona.privacy.open import existing_ledger
-from dodona.privacy.postgres_ledger import PostgresLedger
-from dodona.testing.postgres import PostgresServer
+from dodona.privacy import Budget
+from dodona.privacy.ledger import postgres as postgres_session
+from dodona.privacy.ledger import postgres_store
+from dodona.privacy.ledger.places import existing_ledger
+from dodona.privacy.ledger.postgres import PostgresLedger
+from tests.support.postgres import PostgresServer
 
 BUDGET = Budget(epsilon=1)
 
@@ -39,9 +41,10 @@ class _Failing:
         self._real, self._ends = real, ends
 
     def execute(self, statement: str, *values: Any) -> Any:
-        if statement not in self._ends:
+        last = statement.rpartition("; ")[2]
+        if last not in self._ends:
             return self._real.execute(statement, *values)
-        end = self._ends[statement]
+        end = self._ends[last]
         if isinstance(end, BaseException):
             raise end
         return end
@@ -58,9 +61,12 @@ def failing(ledger: PostgresLedger, **ends: Any) -> None:
 class _RolledBack:
     statusmessage = "ROLLBACK"
 
+    def nextset(self) -> None:
+        """There is one."""
+
 
 def test_a_commit_nobody_knows_the_end_of_is_reported_and_looked_up_at_the_retry(url: str) -> None:
-    with PostgresLedger.open(url, BUDGET) as ledger:
+    with PostgresLedger.open(url, BUDGET, create=True) as ledger:
         ask(ledger)
         failing(ledger, COMMIT=OSError("connection reset"))
         with pytest.raises(LedgerUnavailable):
@@ -73,7 +79,7 @@ def test_a_commit_nobody_knows_the_end_of_is_reported_and_looked_up_at_the_retry
 
 
 def test_a_rollback_that_fails_lets_the_connection_go(url: str) -> None:
-    with PostgresLedger.open(url, BUDGET) as ledger:
+    with PostgresLedger.open(url, BUDGET, create=True) as ledger:
         ask(ledger)
         failing(ledger, ROLLBACK=OSError("connection reset"))
         with pytest.raises(Refused):
@@ -83,7 +89,7 @@ def test_a_rollback_that_fails_lets_the_connection_go(url: str) -> None:
 
 
 def test_a_refusal_without_a_connection_has_nothing_to_roll_back(url: str) -> None:
-    with PostgresLedger.open(url, BUDGET) as ledger:
+    with PostgresLedger.open(url, BUDGET, create=True) as ledger:
 
         def refused() -> None:
             with ledger._session.transaction():
@@ -97,7 +103,7 @@ def test_a_refusal_without_a_connection_has_nothing_to_roll_back(url: str) -> No
 
 @pytest.mark.parametrize("error", [ZeroDivisionError("by a test"), KeyboardInterrupt("by a test")])
 def test_what_breaks_inside_a_transaction_undoes_it(url: str, error: BaseException) -> None:
-    with PostgresLedger.open(url, BUDGET) as ledger:
+    with PostgresLedger.open(url, BUDGET, create=True) as ledger:
 
         def broken() -> None:
             with ledger._session.transaction() as db:
@@ -110,14 +116,14 @@ def test_what_breaks_inside_a_transaction_undoes_it(url: str, error: BaseExcepti
 
 
 def test_settings_that_became_unsafe_are_seen_at_the_next_question(url: str) -> None:
-    with PostgresLedger.open(url, BUDGET) as ledger:
+    with PostgresLedger.open(url, BUDGET, create=True) as ledger:
         ledger._session._connection.execute("SET synchronous_commit = off")  # type: ignore[attr-defined]
         with pytest.raises(LedgerCorrupt, match="synchronous_commit = on"):
             ask(ledger)
 
 
 def test_a_ledger_that_vanished_is_not_begun_anew(url: str, postgres: PostgresServer) -> None:
-    with PostgresLedger.open(url, BUDGET) as ledger:
+    with PostgresLedger.open(url, BUDGET, create=True) as ledger:
         ask(ledger)
         tampered(postgres, url, f'DROP SCHEMA "{url.partition("#")[2]}" CASCADE')
         ledger._session._let_go()  # type: ignore[attr-defined]
@@ -126,7 +132,7 @@ def test_a_ledger_that_vanished_is_not_begun_anew(url: str, postgres: PostgresSe
 
 
 def test_a_changed_newest_entry_is_found_at_once(url: str, postgres: PostgresServer) -> None:
-    with PostgresLedger.open(url, BUDGET) as ledger:
+    with PostgresLedger.open(url, BUDGET, create=True) as ledger:
         ask(ledger)
         tampered(postgres, url, "UPDATE entries SET amount = 0")
         with pytest.raises(LedgerCorrupt):
@@ -135,22 +141,22 @@ def test_a_changed_newest_entry_is_found_at_once(url: str, postgres: PostgresSer
 
 def test_two_who_make_it_at_once_make_one(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The second finds nothing, waits for the lock, and looks again."""
-    PostgresLedger.open(url, BUDGET).close()
+    PostgresLedger.open(url, BUDGET, create=True).close()
     real, looked = postgres_store.is_made, []
 
-    def late(connection: Any, name: str) -> bool:
-        looked.append(real(connection, name))
-        return looked[-1] and len(looked) > 1
+    def late(connection: Any, name: str, table: str = "genesis") -> bool:
+        looked.append(real(connection, name, table))
+        return looked[-1] and len(looked) > 2
 
     monkeypatch.setattr(postgres_store, "is_made", late)
-    with PostgresLedger.open(url, BUDGET) as ledger:
-        assert looked == [True, True]
+    with PostgresLedger.open(url, BUDGET, create=True) as ledger:
+        assert looked == [True, True, True]
         assert ask(ledger) == 1
 
 
 def test_a_child_leaves_its_parents_connection_where_it_lies(url: str) -> None:
     """What runs in a forked child, here in the parent, where it can be watched."""
-    with PostgresLedger.open(url, BUDGET) as ledger:
+    with PostgresLedger.open(url, BUDGET, create=True) as ledger:
         ask(ledger)
         parents = ledger._session._connection  # type: ignore[attr-defined]
         postgres_session._after_in_child()
@@ -162,7 +168,7 @@ def test_a_child_leaves_its_parents_connection_where_it_lies(url: str) -> None:
 
 @pytest.mark.parametrize("genesis", ["UPDATE genesis SET statement = '{}'", "DELETE FROM genesis"])
 def test_a_genesis_that_says_nothing_is_refused(url: str, postgres: PostgresServer, genesis: str) -> None:
-    PostgresLedger.open(url, BUDGET).close()
+    PostgresLedger.open(url, BUDGET, create=True).close()
     tampered(postgres, url, genesis)
     with pytest.raises(LedgerCorrupt):
         existing_ledger(url)

@@ -7,7 +7,7 @@ import pytest
 
 import dodona as dd
 from dodona.privacy import FREE, UNITS, Budget, Cost, SqliteLedger
-from dodona.privacy.pure import noted, pure_spent
+from dodona.privacy.ledger.whole import noted, pure_spent
 
 BUDGET = Budget(epsilon=1, delta=1e-6)
 

@@ -5,7 +5,8 @@ import math
 import pytest
 
 from dodona.errors import BadSchema
-from dodona.query.schema import Category, Flag, Integer, Real, Schema
+from dodona.query.schema import Category, Flag, Integer, Real, Schema, required
+from dodona.query.unit import Unit
 
 
 @pytest.mark.parametrize(
@@ -59,7 +60,7 @@ def test_a_schema_reads_what_it_describes():
         ({}, "at least one column"),
         ([], "table"),
         ({"a": 1}, "described by a table"),
-        ({"a": {"type": "date"}}, "real, integer, category or flag"),
+        ({"a": {"type": "words"}}, "real, integer, date, timestamp, category, flag, text"),
         ({"a": {"type": "real"}}, "low and high"),
         ({"a": {"type": "category"}}, "values"),
         ({"a": {"type": "category", "values": "xy"}}, "list"),
@@ -78,3 +79,60 @@ def test_columns_are_found_in_any_case_but_keep_their_spelling():
     schema = Schema({"Age": Integer(0, 9)})
     assert schema.find("AGE") == "Age"
     assert schema.find("ages") is None
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("age", "AGE"),
+        ("été", "ÉTÉ"),  # in the case of a letter that only some engines fold
+        ("caf\u00e9", "cafe\u0301"),  # one accent, encoded in two ways
+        ("CAFE\u0301", "caf\u00e9"),
+        ("straße", "STRASSE"),
+        ("\u212a", "k"),  # the Kelvin sign
+        ("\u0345\u0301", "\u0301\u0345"),  # marks in another order, one of which folds to a letter
+    ],
+)
+def test_names_that_some_engine_could_take_for_one_are_refused(one: str, other: str) -> None:
+    with pytest.raises(BadSchema, match="must differ in more than upper and lower case"):
+        Schema({one: Flag(), other: Flag()})
+    with pytest.raises(BadSchema, match="must not be a column of the schema"):
+        Unit(other, max_rows=1).checked(Schema({one: Flag()}))
+
+
+def test_a_question_may_change_the_case_of_a_to_z_and_nothing_else() -> None:
+    schema = Schema({"Été": Flag(), "Kelvin": Flag(), "straße": Flag(), "long": Flag()})
+    assert [schema.find(name) for name in ("Été", "ÉtÉ", "KELVIN", "STRAßE", "LONG")] == [
+        *("Été", None, "Kelvin", "straße", "long")
+    ]
+    for other in ("été", "E\u0301te\u0301", "\u212aelvin", "STRASSE", "strasse", "\u017fong"):
+        assert schema.find(other) is None
+
+
+def test_half_a_character_is_no_name() -> None:
+    for name in ("\ud800", "a\udfff", "a\x00", ""):
+        with pytest.raises(BadSchema, match="must be text"):
+            Schema({name: Flag()})
+
+
+@pytest.mark.parametrize(
+    ("column", "counts_as"),
+    [
+        ({"type": "flag", "required": True}, False),
+        ({"type": "integer", "low": 1, "high": 5, "required": True}, 1),
+        ({"type": "real", "low": -1, "high": 5, "required": True, "missing": 2}, 2),
+        ({"type": "category", "values": ["x", "y"], "required": True}, "x"),
+    ],
+)
+def test_a_required_column_is_never_missing_and_a_stray_gap_has_a_value(column, counts_as):
+    schema = Schema.read({"c": column})
+    assert schema["c"].missing == counts_as
+    assert schema.describe()["c"] == column
+    assert Schema.read(schema.describe()) == schema
+    assert required(schema["c"]) == schema["c"]
+
+
+def test_required_is_true_or_false():
+    with pytest.raises(BadSchema, match="required"):
+        Schema.read({"c": {"type": "flag", "required": "yes"}})
+    assert required(Category("a", "b", public=True)) == Category("a", "b", public=True, required=True)

@@ -8,12 +8,12 @@ import pytest
 from dodona.engines.table import Table
 from dodona.errors import BadQuery, BadTable, Unsupported
 from dodona.graphs import distinct_edges, edge_table, read_pairs, vertex_numbers
+from dodona.oracles.exact import Exact
 from dodona.privacy.budget import Budget
 from dodona.release import cuts
-from dodona.release.graph_estimates import Noisy, posterior_means, shrunk
+from dodona.release.cuts import Noisy, posterior_means, shrunk
 from dodona.synopses.file import load
 from dodona.testing.oracles import conformance_table, seeded_curator
-from dodona.trust.exact import Exact
 
 PAIRS = [(0, 1), (1, 2), (2, 3), (3, 0), (0, 2)]
 

@@ -12,8 +12,7 @@ import pytest
 from dodona.concepts.grid import Grid
 from dodona.errors import Unsupported
 from dodona.query.schema import Category, Flag, Schema
-from dodona.release.array_library import NUMPY, Library
-from dodona.release.dense_weights import DenseWeights
+from dodona.synopses.cells import NUMPY, DenseWeights, Library
 
 
 def grid_of(sizes: tuple[int, ...]) -> Grid:

@@ -5,18 +5,15 @@ import pytest
 
 from dodona.engines.table import Table
 from dodona.errors import BadQuery, Unsupported
+from dodona.oracles.effort import Effort
+from dodona.oracles.exact import Exact
 from dodona.privacy.budget import Budget
 from dodona.query.schema import Flag, Real, Schema
-from dodona.release.halfspace_base import base_plan
-from dodona.release.halfspace_spreads import distances_query, measurable, own_spreads
+from dodona.release._mixture import base_plan, distances_query, measurable, own_spreads
 from dodona.release.halfspaces import direction_net, directions, halfspace_nets, halfspaces, likeliest
-from dodona.release.portion import Portion
 from dodona.synopses.file import load
-from dodona.synopses.forms import Scaled
-from dodona.synopses.halfspaces import kernel
-from dodona.synopses.mixture import Mixture, raised
+from dodona.synopses.halfspaces import Mixture, Scaled, kernel, raised
 from dodona.testing.oracles import seeded_curator
-from dodona.trust.exact import Exact
 
 NAMES = ("a", "b", "c")
 QUESTIONS = ("a + b >= 0", "2 * a - b / 2 + 0.1 < c", "a >= 0.2", "b - 3 * c <= -0.4", "-(a) > 0.1 - c")
@@ -26,7 +23,7 @@ QUESTIONS = ("a + b >= 0", "2 * a - b / 2 + 0.1 < c", "a >= 0.2", "b - 3 * c <= 
 def table():
     points = np.tanh(np.random.default_rng(1).normal([0.2, -0.1, 0.3], [0.4, 0.6, 0.3], (8000, 3)))
     columns = {**dict(zip(NAMES, points.T, strict=True)), "flag": points[:, 0] > 0}
-    return Table(columns, Schema({**{n: Real(-1, 1) for n in NAMES}, "flag": Flag()}))
+    return Table(columns, Schema({**{n: Real(-1, 1, missing=0) for n in NAMES}, "flag": Flag()}))
 
 
 def test_probes_answer_translated_halfspaces(table):
@@ -43,7 +40,7 @@ def heaps(rows=20_000):
     centres = np.array([[0.7, 0.6, -0.5, 0.1], [-0.6, 0.2, 0.5, -0.7], [0.1, -0.8, -0.6, 0.6]])
     points = np.clip(centres[rng.choice(3, rows, p=[0.6, 0.3, 0.1])] + rng.normal(0, 0.05, (rows, 4)), -1, 1)
     names = tuple("abcd")
-    table = Table(dict(zip(names, points.T, strict=True)), Schema({n: Real(-1, 1) for n in names}))
+    table = Table(dict(zip(names, points.T, strict=True)), Schema({n: Real(-1, 1, missing=0) for n in names}))
     return table, names, points
 
 
@@ -78,13 +75,13 @@ def test_each_cluster_gets_its_own_spread():
     widths, centres = np.array([0.04, 0.2]), np.array([[0.4, 0.4, -0.3], [-0.4, -0.2, 0.3]])
     which = rng.choice(2, 20_000, p=[0.7, 0.3])
     points = np.clip(centres[which] + rng.normal(size=(20_000, 3)) * widths[which][:, None], -1, 1)
-    table = Table(dict(zip(NAMES, points.T, strict=True)), Schema({n: Real(-1, 1) for n in NAMES}))
+    table = Table(dict(zip(NAMES, points.T, strict=True)), Schema({n: Real(-1, 1, missing=0) for n in NAMES}))
     scaled, alike = Scaled.of(table.schema, NAMES), Mixture.alike(np.ones(2) / 2, centres, 0.01 * np.eye(3))
     curator = seeded_curator(table, Budget(epsilon=1), 2)
-    own, _ = own_spreads(curator, scaled, Portion.of(1, None, None).part(), alike, np.zeros(2))
+    own, _ = own_spreads(curator, scaled, Effort.of(share=1).part(), alike, np.zeros(2))
     np.testing.assert_allclose(np.sqrt(0.01 * own.spreads), widths, rtol=0.1)
     np.testing.assert_allclose(own.weights, [0.7, 0.3], atol=0.01)
-    noisy, _ = own_spreads(Exact(table), scaled, {}, alike, np.full(2, 3 * 0.0008))
+    noisy, _ = own_spreads(Exact(table), scaled, Effort.none(), alike, np.full(2, 3 * 0.0008))
     assert 0.01 * noisy.spreads[0] == pytest.approx(0.0008, rel=0.2)  # 0.04^2 less what the mean's noise explains
 
 
@@ -107,7 +104,7 @@ def test_what_is_asked_before_the_probes_follows_from_the_noise_alone(table):
     plans = []
     for epsilon in (0.01, 0.2, 4):
         curator = seeded_curator(table, Budget(epsilon=epsilon), 1)
-        plans.append(base_plan(curator, Scaled.of(table.schema, NAMES), Portion.of(1, None, None), 8000))
+        plans.append(base_plan(curator, Scaled.of(table.schema, NAMES), Effort.of(share=1), 8000))
         assert curator.left == pytest.approx(epsilon)
     assert [plan.components for plan in plans[:2]] == [0, 1]
     assert plans[2].components >= 3
@@ -185,6 +182,6 @@ def test_what_would_not_fit_is_refused_with_the_most_that_does(table):
     for probes in (0, 1.5, True):
         with pytest.raises(BadQuery, match="from 1 to 8,000"):
             halfspaces(Exact(table), NAMES, probes=probes)
-    empty = Table({name: np.zeros(0) for name in NAMES}, Schema({n: Real(-1, 1) for n in NAMES}))
+    empty = Table({name: np.zeros(0) for name in NAMES}, Schema({n: Real(-1, 1, missing=0) for n in NAMES}))
     with pytest.raises(Unsupported, match="has 0"):
         halfspaces(Exact(empty), NAMES)

@@ -9,18 +9,17 @@ from dodona import release
 from dodona.concepts.arrangement import monomial
 from dodona.concepts.boxes import Boxes
 from dodona.concepts.conjunctions import Conjunctions
-from dodona.concepts.decision_lists import DecisionLists
+from dodona.concepts.trees import DecisionLists
 from dodona.engines.table import Table
 from dodona.errors import BadQuery, BudgetSpent, Unsupported
+from dodona.oracles.exact import Exact
+from dodona.oracles.local import Local
 from dodona.privacy.budget import Budget
 from dodona.query.expr import Column
 from dodona.query.schema import Category, Flag, Integer, Schema
 from dodona.query.statistic import Stack, Value
 from dodona.synopses.file import load
-from dodona.testing.bits import SeededBits
-from dodona.testing.oracles import seeded_curator
-from dodona.trust.exact import Exact
-from dodona.trust.local import Local
+from dodona.testing.oracles import SeededBits, seeded_curator
 
 NAMES = tuple(f"b{i}" for i in range(6))
 SCHEMA = Schema({**dict.fromkeys(NAMES, Flag(missing=False)), "c": Category("x", "y", "z"), "n": Integer(0, 9)})
@@ -51,7 +50,7 @@ def oracles():
 def test_every_conjunction_is_answered_without_bias(kind):
     concepts = Conjunctions.over([*NAMES, "c"], 2)
     oracle, truth = oracles()[kind], Exact(table())
-    plan = release.plan_arrangement(oracle, concepts, share=1)
+    (plan,) = release.plan_arrangement(oracle, concepts, share=1)
     synopsis = release.arrangement(oracle, concepts, share=1)
     members = [concepts.member(SCHEMA, i) for i in range(1, concepts.size(SCHEMA))]
     query = Stack(tuple(map(Value, members)))
@@ -60,10 +59,12 @@ def test_every_conjunction_is_answered_without_bias(kind):
     if kind == "exact":
         np.testing.assert_allclose(off, 0, atol=1e-9)
         return
-    assert np.mean(np.abs(off) <= margin) > 0.97
+    assert np.mean(np.abs(off) <= margin) > 0.9  # at 95 %, of members whose errors go together
     # Opposites of flags are members of the plan's average, values of a category have no opposite here: about equal.
     assert np.sqrt(np.mean(off**2)) == pytest.approx(plan.error, rel=0.4)
-    assert synopsis.ask("b0 AND NOT c = 'y'").cost.unit == "nothing"
+    assert synopsis.ask("NOT b0 AND c = 'y'").cost.unit == "nothing"
+    with pytest.raises(Unsupported, match="c may be missing"):
+        synopsis.ask("b0 AND NOT c = 'y'")
     with pytest.raises(Unsupported, match="at most 2"):
         synopsis.ask("n > 4")
 

@@ -1,5 +1,6 @@
 """Random projection (Alda-Simon Theorem 8): taken where it lowers the predicted error, left where it does not."""
 
+import functools
 import math
 
 import numpy as np
@@ -8,17 +9,16 @@ import pytest
 from dodona import release
 from dodona.concepts.arrangement import Threshold, decision_list, monomial
 from dodona.concepts.conjunctions import Conjunctions
-from dodona.concepts.margins import levels
-from dodona.concepts.projection import Projection
+from dodona.concepts.margins import Projection, levels
 from dodona.engines.table import Table
 from dodona.errors import BadEffort, BadQuery, Unsupported
+from dodona.oracles.exact import Exact
+from dodona.oracles.local import Local
 from dodona.query.schema import Flag, Integer, Schema
 from dodona.query.statistic import Stack, Value, as_expr
-from dodona.release.projecting import least_dimension
+from dodona.release.arrangement import least_dimension
 from dodona.synopses.file import load
-from dodona.testing.bits import SeededBits
-from dodona.trust.exact import Exact
-from dodona.trust.local import Local
+from dodona.testing.oracles import SeededBits
 
 K, ROWS = 128, 20_000
 NAMES = tuple(f"b{i}" for i in range(K))
@@ -26,6 +26,7 @@ SCHEMA = Schema(dict.fromkeys(NAMES, Flag(missing=False)))
 CONCEPTS = Conjunctions.over(NAMES, 2)
 
 
+@functools.cache
 def table(omega):
     """Definition 5 for b3 AND NOT b7: a fraction omega of the rows uniform where it is true, the rest where not."""
     rng = np.random.default_rng(4)
@@ -43,18 +44,19 @@ def local(omega=0.5, epsilon=4, randomiser="laplace"):
 
 
 def test_it_is_taken_for_laplace_noise_on_each_coordinate_and_left_for_the_best_randomiser():
-    laplace = release.plan_arrangement(local(), CONCEPTS, order=1, project=True)
-    found = laplace.projection
-    assert found.chosen is not None
-    assert found.projected < 0.85 * found.plain
-    assert least_dimension(CONCEPTS.size(SCHEMA)) <= found.chosen.dimension < K
+    (laplace,) = release.plan_arrangement(local(), CONCEPTS, order=1, project=True)
+    plain, projected = (f"error by margins, {which}" for which in ("not projected", "projected"))
+    found = laplace.details
+    assert laplace.method == "projection"
+    assert laplace.error == found[projected] < 0.85 * found[plain]
+    assert least_dimension(CONCEPTS.size(SCHEMA)) <= found["dimension"] < K
     assert "(15)" in str(laplace)
-    assert f"projected to {found.chosen.dimension}" in str(laplace)
-    assert found.guaranteed > found.chosen.dimension
-    best = release.plan_arrangement(local(randomiser=None), CONCEPTS, order=1, project=True)
-    assert best.projection.chosen is None
-    assert best.projection.plain < best.projection.projected
-    assert best.projection.plain < found.projected  # so the planner's own choice stays the better one
+    assert f"projected to {found['dimension']:.0f}" in str(laplace)
+    assert found["dimension by Theorem 8"] > found["dimension"]
+    (best,) = release.plan_arrangement(local(randomiser=None), CONCEPTS, order=1, project=True)
+    assert best.method == "signs"
+    assert best.details[plain] < best.details[projected]
+    assert best.details[plain] < found[projected]  # so the planner's own choice stays the better one
     assert "not projected" in str(best)
 
 

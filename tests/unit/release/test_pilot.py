@@ -10,13 +10,14 @@ from numpy.typing import NDArray
 
 from dodona.concepts.grid import Grid
 from dodona.engines.table import Table
+from dodona.oracles.effort import Effort
+from dodona.oracles.exact import Exact
 from dodona.privacy.budget import Budget
 from dodona.query.schema import Flag, Schema
-from dodona.release import conjunctions, direct, plan_conjunctions
-from dodona.release.pilot import LEFT, PART, Pilot, look, with_pilot
-from dodona.release.portion import Portion
+from dodona.release import conjunctions, plan_conjunctions
+from dodona.release._conjunctions import direct
+from dodona.release._conjunctions.adaptive import LEFT, PART, Pilot, look, with_pilot
 from dodona.testing.oracles import seeded_curator
-from dodona.trust.exact import Exact
 
 NAMES = [f"b{i}" for i in range(22)]  # 2^22 cells: more than can be listed
 SCHEMA = Schema({name: Flag(missing=False) for name in NAMES})
@@ -42,7 +43,7 @@ def seen(copied: float, epsilon: str, seed: int) -> Pilot:
     curator = seeded_curator(bits(copied), Budget(epsilon=epsilon, delta="1e-9"), seed)
     grid = Grid.of(SCHEMA, NAMES)
     (design,) = (d for d in direct.designs(grid, 2, concentrated=True) if d.kind == "characters")
-    found = look(curator, grid, design, Portion.of(1, None, None), float(ROWS))
+    found = look(curator, grid, design, Effort.of(share=1), float(ROWS))
     assert curator.left == pytest.approx(LEFT * float(curator.budget.total), rel=1e-4)
     return found
 
@@ -63,8 +64,8 @@ def test_the_estimate_is_of_what_independence_misses() -> None:
 def test_the_parts_are_one_budget_and_the_plan_names_the_pilot_first() -> None:
     curator = seeded_curator(bits(0.95), Budget(epsilon=4, delta="1e-9"), 5)
     plan = plan_conjunctions(curator, width=2, share=1)
-    assert next(iter(plan)) == "pilot"
-    assert plan["characters"] < plan["pilot"] < 1.15 * plan["characters"]
+    assert plan[0].method == "pilot"
+    assert plan["characters"].error < plan["pilot"].error < 1.15 * plan["characters"].error
     assert curator.left == pytest.approx(float(curator.budget.total), rel=1e-9)
     grid = Grid.of(SCHEMA, NAMES)
     (design,) = (d for d in direct.designs(grid, 2, concentrated=True) if d.kind == "characters")

@@ -6,17 +6,16 @@ import math
 import numpy as np
 import pytest
 
-from dodona.concepts.finite import Finite
+from dodona.concepts.concept import Finite
+from dodona.concepts.databases import Databases, Misfits
 from dodona.engines.table import Table
 from dodona.errors import BadQuery, Unsupported
+from dodona.oracles.exact import Exact
 from dodona.privacy.budget import Budget
 from dodona.query.schema import Category, Flag, Integer, Real, Schema
-from dodona.release.database_scores import Databases, Misfits
-from dodona.release.domain import Domain
-from dodona.release.small_database import small_database
+from dodona.release.small_database import Domain, listing, small_database
 from dodona.synopses.file import load
 from dodona.testing.oracles import seeded_curator
-from dodona.trust.exact import Exact
 
 SCHEMA = Schema({"a": Flag(), "k": Category("x", "y", "z"), "v": Integer(0, 3)})
 CLASS = Finite.of(["a", "k = 'x'", "v >= 2", "a AND v >= 1", "k = 'y' OR a"])
@@ -93,3 +92,33 @@ def test_impossible_sizes_say_what_they_would_need(table):
         Domain.of(Schema({"r": Real(0, 1)}), ["r"], None)
     assert Domain.of(Schema({"r": Real(0, 1)}), ["r"], 3).size == 8
     assert math.comb(24 + 2, 3) == Databases(CLASS, np.zeros((24, 5), bool), 3, 9).count(SCHEMA)
+
+
+@pytest.mark.parametrize(("points", "size"), [(1, 5), (2, 127), (2, 300), (3, 130), (4, 9), (3, 3), (7, 2)])
+def test_tables_of_any_size_are_numbered_and_scored_as_listed_by_hand(points, size):
+    truths = np.random.default_rng(points).random((points, 5)) < 0.5
+    scores = Databases(CLASS, truths, size, 1000)
+    counts = np.array([10, 450, 800, 333, 999])
+    listed = list(itertools.combinations_with_replacement(range(points), size))
+    tally = scores.tally(SCHEMA, counts)
+    assert scores.count(SCHEMA) == len(listed) == len(tally)
+    for index in sorted({0, 1, len(listed) // 3, len(listed) // 2, len(listed) - 1} & set(range(len(listed)))):
+        held = truths[list(listed[index])].sum(axis=0)
+        assert tally[index] == -np.abs(np.rint(1000 * held / size) - counts).max()
+        assert scores.points_of(index) == list(listed[index])
+
+
+@pytest.mark.parametrize("size", [126, 127, 500])
+def test_large_tables_over_few_points_are_selected(size):
+    flags = np.random.default_rng(1).random(4000) < 0.37
+    held = Table({"a": flags}, Schema({"a": Flag(missing=False)}), name="t")
+    synopsis = small_database(seeded_curator(held, Budget(epsilon=2), 1), Finite.of(["a"]), size=size, share=1)
+    assert synopsis.header.notes["method"] == "selection"
+    assert abs(float(synopsis.ask("a").mean) - flags.mean()) < 0.02
+
+
+def test_a_refused_selection_says_how_many_databases_there_are():
+    held = Table({"v": np.arange(10)}, Schema({"v": Integer(0, 2399)}), name="t")
+    with pytest.raises(Unsupported, match=r"there are more than 1e\+300 databases of 9000000 rows over 2,400 points"):
+        small_database(Exact(held), Finite.of(["v >= 2"]), size=9_000_000, method="selection")
+    assert listing(24, 127, "best")[1] is False

@@ -12,16 +12,17 @@ from dodona.concepts.grid import Grid
 from dodona.engines.table import Table
 from dodona.errors import BadEffort, Unsupported
 from dodona.learn.agnostic import AgnosticLearner
+from dodona.oracles.effort import Effort
+from dodona.oracles.exact import Exact
+from dodona.oracles.fronts import LABEL, Mixed
 from dodona.privacy.budget import Budget
 from dodona.query.expr import Column
 from dodona.query.schema import Flag, Schema
 from dodona.query.statistic import Value, as_expr
 from dodona.release import conjunctions, fitted_by, learn_by_release, multiplicative_weights
-from dodona.release.dense_weights import DenseWeights
-from dodona.release.mixed import LABEL, Mixed
-from dodona.release.weights import _as_synopsis, member_by_choice, rounds_needed
+from dodona.release.weights import _as_synopsis, member_by_choice, rounds_needed, tolerance_of
+from dodona.synopses.cells import DenseWeights
 from dodona.testing.oracles import seeded_curator
-from dodona.trust.exact import Exact
 
 NAMES = ("a", "b", "c", "d")
 SCHEMA = Schema({name: Flag(missing=False) for name in NAMES})
@@ -81,6 +82,42 @@ def test_spends_no_more_than_its_part_and_improves() -> None:
     assert worst(synopsis, Exact(held)) < 0.2
     with pytest.raises(BadEffort, match="beta"):
         multiplicative_weights(curator, CLASS, beta=0.7, share=0.1)
+
+
+def test_theorem_5_1_is_refused_before_anything_is_spent_where_noise_alone_would_stop_it() -> None:
+    small, budget = Conjunctions.over(("a", "b"), 1), Budget(epsilon="0.2")
+    curator, rounds = seeded_curator(table(4000), budget, 1), rounds_needed(4, 0.5)
+    off = tolerance_of(curator, small, rounds, Effort.divisible(share=1))
+    needed = math.ceil(4000 * off / 0.0625)
+    with pytest.raises(
+        BadEffort, match=rf"within beta/8 = 0\.0625.*about {needed:,} rows, or {off / 0.0625:.3g} times the eps"
+    ):
+        multiplicative_weights(curator, small, beta=0.5, share=1)
+    assert curator.left == 0.2
+    # That many rows do: nothing of the price depends on a row, so a stated number is enough to see it.
+    zeros = {n: np.zeros(4, bool) for n in NAMES}
+    enough = Table(zeros, SCHEMA, name="t", rows=needed, neighbours="add-remove")
+    assert tolerance_of(seeded_curator(enough, budget, 1), small, rounds, Effort.divisible(share=1)) <= 0.0625
+
+
+def test_noise_stops_no_round_and_what_is_promised_is_certified() -> None:
+    held = table(4000)
+    truth = Exact(held)
+    for seed in range(2):
+        synopsis = multiplicative_weights(
+            seeded_curator(held, Budget(epsilon="0.1"), seed), CLASS, beta=0.1, rounds=6, share=1
+        )
+        assert synopsis.header.notes["rounds"] == 6
+        assert "without stopping by itself; certified" in synopsis.header.accuracy
+        margins = {float(np.asarray(synopsis.ask(m, confidence=0.5).margin)) / 4000 for m in CLASS.members(SCHEMA)}
+        assert 0.1 < worst(synopsis, truth) <= max(margins)
+        assert max(margins) == pytest.approx(float(synopsis.body.certified) / 4000)  # type: ignore[attr-defined]
+
+
+def test_the_certificate_of_an_exact_table_is_its_worst_error() -> None:
+    truth = Exact(table())
+    synopsis = multiplicative_weights(truth, CLASS, beta=0.3, rounds=2)
+    assert worst(synopsis, truth) * 4000 <= synopsis.body.certified <= worst(synopsis, truth) * 4000 + 6  # type: ignore[attr-defined]
 
 
 def test_half_data_half_model_is_one_oracle() -> None:

@@ -10,10 +10,10 @@ import pytest
 
 from dodona import release
 from dodona.engines.table import Table
+from dodona.oracles.curator import Curator
+from dodona.oracles.effort import Effort
 from dodona.privacy.budget import Budget
 from dodona.query.schema import Flag, Real, Schema
-from dodona.release.portion import Portion
-from dodona.trust.curator import Curator
 
 SCHEMA = Schema({"a": Flag(), "b": Flag(), "c": Flag(), "x": Real(0, 1), "y": Real(0, 1)})
 RELEASES = {
@@ -51,5 +51,5 @@ def test_the_rho_of_a_budget_is_enough(name: str, epsilon: str) -> None:
 @pytest.mark.parametrize("fractions", [[1 / 3] * 3, [0.1] * 10, [0.07, 0.33, 0.6], [Fraction(1, 7)] * 7])
 def test_parts_of_a_whole_do_not_exceed_it(fractions: list[Any]) -> None:
     whole = Fraction(10, 3)
-    parts = [Portion("rho", whole).part(fraction)["rho"] for fraction in fractions]
+    parts = [Effort("rho", whole).part(fraction).amount for fraction in fractions]
     assert 0.999999 * whole < sum(parts) <= whole

@@ -12,7 +12,7 @@ import pytest
 import dodona as dd
 from dodona.server.app import make_app
 from dodona.server.settings import Settings
-from dodona.testing.servers import add_key, listening, write_survey
+from tests.support.servers import add_key, listening, write_survey
 
 SCHEMA = dd.Schema(
     {

@@ -9,7 +9,7 @@ import pytest
 import dodona as dd
 from dodona.errors import AnswerLost
 from dodona.query.statistic import Partition, Products, Stack, Value, as_expr
-from dodona.testing.servers import problem_code
+from tests.support.servers import problem_code
 
 QUESTION = {"question": "age >= 65 AND smoker", "effort": {"share": "0.01"}}
 
@@ -33,14 +33,70 @@ def test_three_forms_of_a_question_cost_the_same(house):
         {"query": Value(as_expr("age >= 65")).to_json()},
         {"sql": "SELECT COUNT(*) AS n FROM people WHERE age >= 65"},
     ]
-    offers = [house.post("price", {**form, "effort": {"tolerance": "0.05"}}).json() for form in forms]
+    offers = [house.post("price", {**form, "effort": {"tolerance": "0.05"}}).json() for form in forms[:2]]
+    printed = str(round(0.05 * offers[0]["rows"]))  # a SELECT prints a total, and a tolerance is of what is printed
+    offers.append(house.post("price", {**forms[2], "effort": {"tolerance": printed}}).json())
     assert len({offer["cost"]["amount"] for offer in offers}) == 1
+    assert offers[2]["columns"] == [{"column": "n", "margin": float(printed), "size": None, "lost": False}]
+
+
+def test_a_tolerance_that_cannot_be_kept_for_every_number_is_refused(house):
+    """Was priced as a mean within 0.5, and answered 42 ± 42."""
+    before = house.spent()
+    for route, asked in [("price", "sql"), ("ask", "sql"), ("sql", "sql"), ("price", "question")]:
+        body = {asked: "SELECT AVG(income) FROM people WHERE age > 60", "effort": {"tolerance": "0.5"}}
+        refused = house.post(route, body)
+        assert refused.status_code == 422
+        assert "kept for every number that is printed" in refused.json()["detail"]
+    assert house.spent() == before
+
+
+def test_a_select_s_price_and_table_say_how_good_each_number_is(house):
+    text = "SELECT sex, COUNT(*) AS n, AVG(income) AS mean FROM people WHERE age > 97 GROUP BY sex"
+    price = house.post("price", {"sql": text, "effort": {"share": "0.01"}}).json()
+    assert [column["column"] for column in price["columns"]] == ["n", "mean"]
+    assert price["columns"][0]["size"] is None
+    assert price["columns"][1]["size"] == price["rows"] // 3  # two sexes, and those of neither
+    table = house.post("sql", {"sql": text, "effort": {"share": "0.01"}}).json()
+    assert table["proven"] is True
+    assert "a row in none of the groups of sex is in (other)" in table["leaves_out"]
+    assert table["records"][-1]["sex"] == "(other)"
+    assert table["records"][-1]["mean note"] == "lost in noise"
+    assert any("worth nothing at this price" in note for note in table["notes"])
+
+
+def test_a_statement_is_finished_behind_the_server_too(house):
+    core = "SELECT sex, COUNT(*) AS n FROM people GROUP BY sex"
+    text = (
+        f"WITH c AS ({core}) SELECT sex, n, 100 * n / SUM(n) OVER () AS percent FROM c ORDER BY n DESC LIMIT 1; -- top"
+    )
+    effort = {"share": "0.01"}
+    costs = [house.post("price", {"sql": one, "effort": effort}).json()["cost"]["amount"] for one in (core, text)]
+    assert costs[0] == costs[1]
+    table = house.post("sql", {"sql": text, "effort": effort}).json()
+    assert table["columns"] == ["sex", "n", "percent"]
+    assert len(table["records"]) == 1
+    assert table["told"][0].startswith("noise had a part in choosing these 1 rows")
+    assert table["told"][0] in table["notes"]
+    refused = house.post("sql", {"sql": "SELECT MD5(sex) FROM people", "effort": effort})
+    assert refused.status_code == 422
+    assert "MD5 is not part of the language: the same value gives the same text" in refused.json()["detail"]
+
+
+def test_losses_are_counted_with_one_charge(house):
+    before = house.spent()
+    table = house.post("losses", {"columns": ["age", "sex"], "effort": {"share": "0.01"}}).json()
+    assert [record["column"] for record in table["records"]] == ["age"] * 3 + ["sex"] * 2
+    assert all(record["rows ±"] > 0 for record in table["records"])
+    assert house.spent() - before == pytest.approx(table["cost"]["amount"])
+    assert house.post("losses", {"columns": ["nothing"], "effort": {"share": "0.01"}}).status_code == 422
+    assert house.post("losses", {"columns": [], "effort": {"share": "0.01"}}).status_code == 422
 
 
 def test_sql_gives_a_table(house):
     body = {"sql": "SELECT sex, COUNT(*) AS n, AVG(income) FROM people GROUP BY sex", "effort": {"share": "0.1"}}
     table = house.post("sql", body).json()
-    assert [record["sex"] for record in table["records"]] == ["Female", "Male"]
+    assert [record["sex"] for record in table["records"]] == ["Female", "Male", "(other)"]
     assert all(record["n ±"] > 0 for record in table["records"])
     assert table["answer"]["cost"] == table["cost"]
 
@@ -71,7 +127,7 @@ def test_a_retry_is_neither_charged_twice_nor_given_new_noise(house):
     assert (other.status_code, problem_code(other)) == (409, "refused")
     assert house.spent() == spent
     mine = house.post("ask", QUESTION, "b", headers=name)  # b's name for a request is not a's
-    assert mine.json()["total"] != first.json()["total"] or mine.json()["cost"]["seq"] != first.json()["cost"]["seq"]
+    assert mine.json()["total"] != first.json()["total"] or mine.json()["cost"]["hash"] != first.json()["cost"]["hash"]
     assert house.spent() == pytest.approx(2 * spent)
 
 
@@ -111,7 +167,7 @@ def test_a_fault_after_the_charge_is_charged_and_says_nothing(house, monkeypatch
         raise RuntimeError("row 17 holds 4711")
 
     monkeypatch.setattr(engine, "totals", broken)
-    monkeypatch.setattr("dodona.server.questions._TRIES", 2)
+    monkeypatch.setattr("dodona.server.routes.questions._TRIES", 2)
     headers = {"Idempotency-Key": "lost"}
     for _ in range(2):
         response = house.post("ask", QUESTION, headers=headers)
@@ -187,7 +243,7 @@ def test_an_analyst_sees_their_own_charges_and_the_totals(house):
     first = house.send("GET", "/v1/datasets/people/ledger?limit=1", "a").json()
     second = house.send("GET", f"/v1/datasets/people/ledger?limit=1&after={first['next']}", "a").json()
     assert first["items"] + second["items"] == mine["items"]
-    assert set(everyones["items"][0]) == {"entry", "time", "analyst", "text", "cost", "share"}
+    assert set(everyones["items"][0]) == {"entry", "time", "analyst", "text", "cost", "share", "keys"}
 
 
 def test_shares_hold_and_their_sum_never_passes_the_lifetime(house):

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import dodona as dd
-from dodona.testing.servers import problem_code
+from tests.support.servers import problem_code
 
 
 def test_a_release_and_its_synopsis(house):
@@ -101,7 +101,7 @@ def test_odd_releases_are_refused(house, body):
 def test_a_release_with_a_wrong_setting_ends_refused(house):
     body = {"kind": "intervals", "settings": {"column": ["age"]}, "effort": {"share": "0.1"}}
     started = house.send("POST", "/v1/datasets/people/releases", "curator", json=body).json()
-    for _ in range(100):
+    for _ in range(1000):
         state = house.send("GET", f"/v1/datasets/people/releases/{started['id']}", "curator").json()
         if state["state"] != "running":
             break

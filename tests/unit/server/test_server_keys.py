@@ -107,3 +107,80 @@ def test_names_and_roles(store):
     odd = "'); DELETE FROM keys;--"
     store.add(odd, share="0.1")
     assert [key.analyst for key in store.all()] == ["ann", odd] or {k.analyst for k in store.all()} == {"ann", odd}
+
+
+class Clock:
+    """A clock that can be set."""
+
+    def __init__(self):
+        self.time = datetime(2030, 1, 1, tzinfo=UTC)
+
+    def __call__(self):
+        return self.time.isoformat(timespec="seconds")
+
+
+@pytest.mark.parametrize("restarted", ["not at all", "after closing", "after a crash"])
+def test_an_expired_key_stays_expired_when_the_clock_goes_back(tmp_path, restarted):
+    clock = Clock()
+    store = KeyStore(tmp_path / "keys", clock)
+    other = KeyStore(tmp_path / "keys", clock)
+    _, token = store.add("ann", share="0.6", expires="2030-01-02")
+    lasting = store.add("bob", share="0.4")[1]
+    assert store.verify(token)
+    assert other.verify(token)
+    clock.time += timedelta(days=2)
+    assert store.known(token) is None
+    clock.time -= timedelta(days=3)
+    if restarted != "not at all":
+        if restarted == "after closing":
+            store.close()
+        store = KeyStore(tmp_path / "keys", clock)
+    assert store.known(token) is None
+    assert store.verify(token) is None
+    assert other.known(token) is None
+    assert store.verify(lasting)
+    store.add("eve", share="0.5")  # what was given to an expired key is free, and stays free
+    later = store.add("carl", share="0.1", expires="2030-01-03")[1]
+    assert store.verify(later)
+
+
+def test_an_expiry_that_passed_while_nobody_asked_is_seen_at_the_end_and_at_the_start(tmp_path):
+    for closed in (False, True):
+        clock, path = Clock(), tmp_path / f"keys {closed}"
+        store = KeyStore(path, clock)
+        _, token = store.add("ann", share="1", expires="2030-01-02")
+        clock.time += timedelta(days=2)
+        store.close() if closed else KeyStore(path, clock)
+        clock.time -= timedelta(days=2)
+        assert KeyStore(path, clock).verify(token) is None
+
+
+def test_a_clock_that_was_ahead_ends_the_keys_of_its_time_and_no_later_ones(tmp_path):
+    clock = Clock()
+    store = KeyStore(tmp_path / "keys", clock)
+    clock.time += timedelta(days=365 * 50)
+    store.add("ann", share="0.1", expires="2030-06-01")
+    store.now()
+    clock.time -= timedelta(days=365 * 50)
+    assert store.verify(store.add("bob", share="0.1", expires="2030-06-02")[1])
+
+
+def test_a_store_made_before_the_clock_was_kept_still_opens(tmp_path):
+    store = KeyStore(tmp_path / "keys")
+    _, token = store.add("ann", share="0.3", expires="2999-01-01")
+    store.close()
+    with sqlite3.connect(tmp_path / "keys") as db:
+        db.execute("DROP TABLE clock")
+    db.close()
+    assert KeyStore(tmp_path / "keys").verify(token)
+
+
+def test_requests_write_nothing_while_no_key_expires(tmp_path):
+    store = KeyStore(tmp_path / "keys")
+    _, token = store.add("ann", share="0.3", expires="2999-01-01")
+    store.add("late", share="0.1", expires="2020-01-01")
+    store.verify(token)
+    before = store._db.total_changes
+    for _ in range(100):
+        assert store.known(token)
+    assert store._db.total_changes == before

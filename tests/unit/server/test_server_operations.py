@@ -3,8 +3,10 @@
 import json
 import re
 import time
+from dataclasses import fields
 
-from dodona.testing.servers import problem_code
+from dodona.server.shapes import PLAIN
+from tests.support.servers import problem_code
 
 QUESTION = {"question": "age >= 65 AND smoker", "effort": {"share": "0.01"}}
 
@@ -68,3 +70,10 @@ def test_every_request_is_audited(house):
     told = {"time", "pid", "request", "method", "route", "status", "key", "analyst", "role", "dataset", "charge", "ms"}
     assert set(line) == told  # of the question nothing
     assert line["route"] == "/v1/datasets/{dataset}/ask"
+
+
+def test_a_response_has_every_field_of_the_value_it_shows(house):
+    shown = house.send("GET", "/openapi.json", None).json()["components"]["schemas"]
+    for value in PLAIN:
+        assert shown[value.__name__]["required"] == [field.name for field in fields(value)]
+    assert {"seq", "hash"} <= set(shown["Bill"]["required"])

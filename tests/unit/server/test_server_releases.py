@@ -10,7 +10,7 @@ import pytest
 import dodona as dd
 from dodona.server.app import make_app
 from dodona.server.settings import Settings
-from dodona.testing.servers import listening, write_survey
+from tests.support.servers import listening, write_survey
 
 VERTICES = 8
 
@@ -40,7 +40,7 @@ def test_halfspaces_have_their_price_before_anything_is_spent(house, monkeypatch
         assert found.status_code == 200, found.text
         assert found.json()["cost"]["share"] == pytest.approx(float(share))
         (method,) = found.json()["methods"]
-        assert (method["method"], method["words"]) == ("probes", "a random halfspace, 95 times of 100, at most")
+        assert (method["method"], method["words"]) == ("probes", "a random halfspace, 95 times of 100")
         errors.append(method["error"])
     assert 0 < errors[0] < errors[1]
     assert house.spent() == 0
@@ -50,7 +50,9 @@ def test_cuts_are_priced_released_and_read(graph, tmp_path):
     body = {"kind": "cuts", "settings": {"tail": "u", "head": "v"}, "effort": {"epsilon": "20"}}
     price = graph.post("/releases/price", json=body)
     assert price.status_code == 200, price.text
-    assert (price.json()["cost"]["amount"], price.json()["methods"]) == (20, [])
+    (method,) = price.json()["methods"]
+    assert (price.json()["cost"]["amount"], method["method"]) == (20, "degrees and blocks")
+    assert 0 < method["error"] < 160 / 2  # the number of edges is public here
     assert graph.get("/ledger").json()["spent"] == 0
     started = graph.post("/releases", json=body)
     assert started.status_code == 202, started.text
@@ -66,3 +68,25 @@ def test_cuts_are_priced_released_and_read(graph, tmp_path):
     half = dd.load(tmp_path / "got.synopsis").body.cut(list(range(VERTICES // 2)))
     assert np.isfinite(float(getattr(half, "total", half)))
     assert graph.get("/ledger").json()["spent"] == spent
+
+
+def test_keys_are_affordable_where_both_amounts_fit(made, tmp_path):
+    folder, keys = made
+    shutil.copy(folder / "dodona.keys", tmp_path)
+    schema, promise = dd.Schema({"code": dd.Integer(0, 999)}), {"epsilon": 2, "delta": 1e-6, "keys": 1e-8}
+    survey = write_survey(tmp_path, {"code": np.repeat([3, 5], 200)}, schema, promise, name="codes")
+    app = make_app(Settings((str(survey),), str(tmp_path), tick=0.001, audit=str(tmp_path / "audit.log"), rate=10_000))
+    headers = {"Authorization": f"Bearer {keys['curator']}"}
+    with (
+        listening(app) as url,
+        httpx.Client(base_url=f"{url}/v1/datasets/codes", headers=headers, timeout=30) as client,
+    ):
+        body = {"kind": "keys", "settings": {"column": "code", "delta": 1e-8}, "effort": {"share": "0.1"}}
+        price = client.post("/releases/price", json=body)
+        assert price.status_code == 200, price.text
+        assert price.json()["affordable"]
+        question = {"keys": {"column": "code", "each": 1, "delta": "1/100000000"}}
+        ran = client.post("/run", json={"procedure": question, "effort": {"share": "0.1"}})
+        assert ran.status_code == 200, ran.text
+        again = client.post("/releases/price", json=body).json()
+        assert (again["affordable"], again["methods"][0]["outcome"]) == (False, "infeasible")

@@ -1,13 +1,13 @@
 """The public schedule of answers: exact probabilities of each moment, for nearby running times."""
 
-import asyncio
+import contextlib
 import math
 import time
 
 import numpy as np
 import pytest
 
-from dodona.server.timing import NOISE, Pacer, exponential
+from dodona.server.settings import NOISE, Pacer, exponential
 
 TICK = 0.1
 
@@ -17,8 +17,8 @@ def probability_after(moment, took):
     return math.exp(-max(0.0, moment - took) / (NOISE * max(took, TICK)))
 
 
-@pytest.mark.parametrize("took", [0.0, 0.003, 0.04, 0.099, 0.1, 0.13, 0.5, 3.0, 77.0])
-def test_answers_leave_at_ticks_only(took):
+@pytest.mark.parametrize("took", [0.0, 0.003, 0.04, 0.099, 0.1, 0.13, 0.5, 3.0, 77.0, 5000.0])
+def test_work_ends_at_ticks_only_however_long_it_took(took):
     pacer = Pacer(TICK)
     for _ in range(200):
         steps = math.log2(pacer.due(took) / TICK)
@@ -51,12 +51,14 @@ def test_the_draws_are_exponential():
     assert (draws > 1).mean() == pytest.approx(math.exp(-1), abs=0.02)
 
 
-def test_it_waits_until_the_moment():
-    async def run():
-        start = time.monotonic()
-        due = await Pacer(0.02, lambda: 0.0).release(start)
-        return due, time.monotonic() - start
+@pytest.mark.parametrize("fails", [False, True])
+def test_work_is_held_until_its_moment_whether_it_ends_well_or_not(fails):
+    def work():
+        if fails:
+            raise RuntimeError("a fault")
+        return 7
 
-    due, waited = asyncio.run(run())
-    assert due == 0.02
-    assert waited >= 0.02
+    start = time.monotonic()
+    with pytest.raises(RuntimeError) if fails else contextlib.nullcontext():
+        assert Pacer(0.02, lambda: 0.0).hold(work) == 7
+    assert time.monotonic() - start >= 0.02

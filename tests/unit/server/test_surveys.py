@@ -11,10 +11,11 @@ import numpy as np
 import pytest
 
 from dodona.errors import BadEffort, BadQuery
+from dodona.local import collector
 from dodona.local.client import Client
-from dodona.server.survey import MOST_QUESTIONS, Question, Randomiser, Survey
-from dodona.server.survey_store import AlreadyCounted, SurveyStore
 from dodona.server.surveys import estimated
+from dodona.server.surveys.store import AlreadyCounted, SurveyStore
+from dodona.server.surveys.survey import MOST_QUESTIONS, Question, Randomiser, Survey
 
 STATED = {
     "title": "Travel",
@@ -307,3 +308,10 @@ def test_of_many_at_once_with_one_token_one_is_counted(tmp_path):
     assert estimated(survey, stores[1])["reports"] == 1
     for store in stores:
         store.close()
+
+
+def test_estimates_are_made_without_writing_and_reading_the_questions_again(monkeypatch):
+    store, survey = SurveyStore(), Survey.read("s", STATED)
+    store.add(survey, [])
+    monkeypatch.setattr(collector, "invited", lambda _: pytest.fail("an invitation was read back from its text"))
+    assert estimated(survey, store)["reports"] == 0

@@ -1,10 +1,12 @@
 """The page's files: served with the right types, kept but checked, and free of whatever a strict policy must forbid."""
 
 import re
+from fractions import Fraction
 
 import pytest
 
-from dodona.server.pages import assets
+from dodona.mechanisms.fixed import exp_bracket
+from dodona.server.routes.catalogue import assets
 
 FILES = assets()
 TYPES = {"css": "text/css; charset=utf-8", "js": "text/javascript; charset=utf-8", "svg": "image/svg+xml"}
@@ -75,3 +77,11 @@ def test_every_module_that_is_imported_is_there_and_every_one_is_used():
 def test_files_stay_small_enough_to_read():
     assert max(file.body.count(b"\n") for file in FILES.values()) <= 400
     assert sum(len(file.body) for file in FILES.values()) < 150_000
+
+
+def test_the_cap_of_the_page_is_e_to_the_four_rounded_down():
+    text = FILES["account.js"].body.decode()
+    top, shift = map(int, re.search(r"top: (\d+)n, bottom: 1n << (\d+)n", text).groups())
+    low, high = exp_bracket(Fraction(4), 300)  # of e^-4, in units of 2^-300
+    assert Fraction(top, 2**shift) <= Fraction(2**300, high)
+    assert Fraction(top + 1, 2**shift) > Fraction(2**300, low)

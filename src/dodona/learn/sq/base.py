@@ -2,12 +2,14 @@
 
 A learner says how many predicates it asks (``_queries``) and what it does with the answers (``_learn``); everything
 about oracles, arrays, labels and bills is here, once.
+
+It ends in a ``Hypothesis``: a row condition, which prints as SQL and predicts on rows a user holds.
 """
 
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,15 +18,50 @@ from numpy.typing import NDArray
 from sklearn.base import ClassifierMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from dodona.concepts.literals import Axis, axes_of
-from dodona.errors import BadEffort, BadQuery
-from dodona.learn.base import Learner, Recorded, finish
-from dodona.learn.sq.hypothesis import Hypothesis
+from dodona.concepts.conjunctions import Axis, axes_of
+from dodona.errors import BadEffort, BadQuery, BadTable
+from dodona.learn._learner import Learner, Recorded, finish, task_of
 from dodona.learn.sq.stat import Stat, stat
-from dodona.learn.task import task_of
-from dodona.oracle import Oracle
+from dodona.oracles.oracle import Oracle
 from dodona.query.expr import Call, Column, Expr, Literal
-from dodona.query.schema import Category, Flag, Schema
+from dodona.query.schema import Category, Flag, Schema, closed
+from dodona.query.statistic import Value
+
+
+@dataclass(frozen=True)
+class Hypothesis:
+    """A row is positive where ``condition`` is true. ``schema``: the columns it may read."""
+
+    condition: Expr
+    schema: Schema
+
+    @property
+    def sql(self) -> str:
+        """The condition as SQL, for a WHERE clause or ``oracle.ask``."""
+        return str(self.condition)
+
+    def predict(self, rows: Any) -> NDArray[np.bool_]:
+        """For each row of a data frame, a mapping of arrays, or an array in the schema's order: is it positive?"""
+        from dodona.oracles.arrays import truth
+
+        return truth(self.condition, held(rows, tuple(self.schema)), self.schema)
+
+    def mistakes(self, label: Expr) -> Value:
+        """The question "how many rows does it get wrong?", to be asked of any oracle that knows the labels."""
+        return Value(Call("ne", (self.condition, label)))
+
+    def __str__(self) -> str:
+        return self.sql
+
+
+def held(rows: Any, names: Sequence[str]) -> Any:
+    """Rows with named columns as they are; an array as columns in the order of ``names``."""
+    if hasattr(rows, "columns") or hasattr(rows, "keys") or hasattr(rows, "__arrow_c_stream__"):
+        return rows
+    array = np.asarray(rows)
+    if array.ndim != 2 or array.shape[1] != len(names):
+        raise BadTable(f"rows must be a table of {len(names)} columns ({', '.join(names)}). Got shape {array.shape}.")
+    return {name: array[:, index] for index, name in enumerate(names)}
 
 
 @dataclass(frozen=True)
@@ -55,7 +92,7 @@ class StatisticalQueryLearner(ClassifierMixin, Learner):  # type: ignore[misc]
     classes_: NDArray[Any]
 
     def fit(self, X: Any, y: Any = None) -> Any:  # noqa: N803 - scikit-learn's names
-        """``fit(oracle, y="column")`` or ``fit(X, y)`` on arrays; the second of two classes is the positive one."""
+        """``fit(oracle, y="column")`` or ``fit(X, y)`` with ``classes``; of two classes the second is the positive."""
         task = task_of(self, X, y, kind="class")
         from_oracle = isinstance(X, Oracle)
         if from_oracle:
@@ -106,7 +143,7 @@ class StatisticalQueryLearner(ClassifierMixin, Learner):  # type: ignore[misc]
             raise BadEffort(f"bins must be a whole number from 2 to 1000. Got {self.bins!r}.")
         edges = {
             name: np.linspace(column.low, column.high, self.bins + 1).tolist()
-            for name, column in schema.items()
+            for name, column in ((name, closed(name, column)) for name, column in schema.items())
             if not isinstance(column, Category | Flag)
         }
         inner = {name: tuple(ends[1:-1]) for name, ends in edges.items()}

@@ -9,16 +9,17 @@ the price of one.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dodona.answer import Price
 from dodona.errors import BadEffort, BadQuery, Unsupported
-from dodona.oracle import Oracle
+from dodona.oracles.answer import Price
+from dodona.oracles.effort import Effort
+from dodona.oracles.oracle import Oracle
 from dodona.privacy.numbers import Number, exact
 from dodona.query.compiler import Compiler
 from dodona.query.expr import Call, Column, Expr, Literal
@@ -52,7 +53,7 @@ class Stat:
         self,
         oracle: Oracle,
         target: Expr | None,
-        effort: dict[str, Fraction],
+        effort: Effort,
         queries: int,
         confidence: Fraction,
     ) -> None:
@@ -79,7 +80,7 @@ class Stat:
 
     def price(self, predicates: Predicate | Sequence[Predicate]) -> Price:
         """What the batch would cost; nothing is charged or counted."""
-        return self._priced(_batch(predicates, self.schema))[1]
+        return self._price(_batch(predicates, self.schema))[1]
 
     def ask(self, predicates: Predicate | Sequence[Predicate]) -> Estimates:
         """The fractions of rows where each predicate is true: a condition, or a partition of conditions into cells.
@@ -87,15 +88,15 @@ class Stat:
         A batch is one vector query. Clipping to [0, 1] is free and never moves an answer away from the truth.
         """
         query = _batch(predicates, self.schema)
-        effort, price = self._priced(query)
+        effort, price = self._price(query)
         count = int(np.size(price.margin))
-        answer = self.oracle.ask(query, confidence=self._each(), **effort)  # type: ignore[arg-type]
+        answer = self.oracle.ask(query, effort=effort, confidence=self._each())
         self.asked += count
         means = np.clip(np.atleast_1d(np.asarray(answer.mean, dtype=np.float64)).ravel(), 0.0, 1.0)
         return Estimates(means, float(np.max(price.tolerance)))
 
-    def _priced(self, query: Query) -> tuple[dict[str, Fraction], Price]:
-        price = self.oracle.price(query, confidence=self._each(), **self._effort)
+    def _price(self, query: Query) -> tuple[Effort, Price]:
+        price = self.oracle.price(query, effort=self._effort, confidence=self._each())
         count = int(np.size(price.margin))
         if count > self.left:
             raise BadEffort(
@@ -103,13 +104,13 @@ class Stat:
                 f"The batch has {count}. Make one with queries= for the whole algorithm."
             )
         effort = self._effort
-        if "share" in effort:  # a batch gets its part of the share, so that all answers have about one tau
-            effort = {"share": effort["share"] * count / self.queries}
-            price = self.oracle.price(query, confidence=self._each(), **effort)
-        elif np.max(price.tolerance) > float(effort["tolerance"]) * (1 + 1e-9):
+        if effort.kind == "share":  # a batch gets its part of the share, so that all answers have about one tau
+            effort = replace(effort, amount=effort.amount * count / self.queries)
+            price = self.oracle.price(query, effort=effort, confidence=self._each())
+        elif np.max(price.tolerance) > float(effort.amount) * (1 + 1e-9):
             raise Unsupported(
                 f"this oracle answers within {float(np.max(price.tolerance)):.3g} at best; tau must be at least that. "
-                f"Got tau = {float(effort['tolerance']):g}."
+                f"Got tau = {float(effort.amount):g}."
             )
         return effort, price
 
@@ -144,9 +145,9 @@ def stat(
     if oracle.rows is None:
         raise BadEffort("a fraction of the rows needs a public number of rows: state Table(..., rows=...).")
     sure = exact(confidence, "confidence", least=Fraction(1, 100), most=1 - Fraction(1, 10**9))
-    name, given = ("tolerance", tau) if share is None else ("share", share)
+    kind, given = ("tolerance", tau) if share is None else ("share", share)
     wanted = None if target is None else positive(oracle.schema, target, label)
-    effort = {name: exact(given, "tau" if share is None else "share", most=Fraction(1))}
+    effort = Effort(kind, exact(given, "tau" if share is None else "share", most=Fraction(1)))
     return Stat(oracle, wanted, effort, queries, sure)
 
 

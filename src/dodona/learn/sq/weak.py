@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from dodona.concepts.base import ConceptClass
+from dodona.concepts.concept import ConceptClass
 from dodona.errors import BadEffort, BadQuery
 from dodona.learn.sq.base import Space, StatisticalQueryLearner
 from dodona.learn.sq.stat import Stat
@@ -33,6 +33,8 @@ class WeakLearner(StatisticalQueryLearner):
     atoms: each value of a listed column, each inner bucket edge of a number (x >= edge), one of two for a pair.
     ``advantage_``: its estimated agreement minus 1/2, within ``tau_``; where it is below ``tau_`` nothing was learned.
     """
+
+    states_errors = True
 
     advantage_: float
 
@@ -60,10 +62,10 @@ class WeakLearner(StatisticalQueryLearner):
         self.classes = classes
 
     def _queries(self, space: Space) -> int:
-        return len(self._listed(space))
+        return len(self._list_concepts(space))
 
     def _learn(self, source: Stat, space: Space) -> Expr:
-        concepts = self._listed(space)
+        concepts = self._list_concepts(space)
         found = source.ask([Call("eq", (concept, source.label)) for concept in concepts])
         self.tau_ = found.tau
         advantages = found.values - 0.5
@@ -71,7 +73,7 @@ class WeakLearner(StatisticalQueryLearner):
         self.advantage_ = float(abs(advantages[best]))
         return concepts[best] if advantages[best] >= 0 else Call("not", (concepts[best],))
 
-    def _listed(self, space: Space) -> list[Expr]:
+    def _list_concepts(self, space: Space) -> list[Expr]:
         if self.concepts is None:
             return _characters(_atoms(space), self.order)
         if isinstance(self.concepts, ConceptClass):

@@ -29,8 +29,23 @@ function bill(cost) {
   return `Cost ${kept}, by ${cost.mechanism}. Protects: ${cost.neighbours}.`;
 }
 
-function sure(confidence) {
-  return `The truth lies within ± in ${Number((confidence * 100).toPrecision(6))} of 100 cases.`;
+/** What stands below numbers: how sure their margins are, which are lost, and what no margin speaks of. */
+function below({ confidence, proven, leaves_out: leftOut, told = [] }, lost = 0) {
+  const cases = Number((confidence * 100).toPrecision(6));
+  const sure = `The truth lies within ± in ${cases} of 100 cases (${proven ? "proven" : "estimated"}).`;
+  const gone = lost === 1 ? "1 number is" : `${lost} numbers are`;
+  return [
+    h("p", { class: "quiet" }, sure),
+    lost > 0 && h("p", { class: "quiet" }, `${gone} lost in noise: worth nothing at this price.`),
+    ...told.map((sentence) => h("p", { class: "quiet" }, `${sentence[0].toUpperCase()}${sentence.slice(1)}.`)),
+    leftOut.length > 0 &&
+      h(
+        "details",
+        { class: "left-out" },
+        h("summary", {}, "The error is of noise only"),
+        h("ul", { class: "quiet" }, ...leftOut.map((sentence) => h("li", {}, sentence))),
+      ),
+  ].filter(Boolean);
 }
 
 /** One number: its sum over rows, and per row where the number of rows is public. */
@@ -58,7 +73,7 @@ function numberOf(text, answer) {
         h("span", {}, ` ± ${mean.margin}`),
         h("span", { class: "unit" }, `per row, of ${rows.toLocaleString("en")} rows`),
       ),
-    h("p", { class: "quiet" }, sure(answer.confidence)),
+    ...below(answer),
     downloads("answer", { head: ["figure", "value", "margin"], rows: records, data: { question: text, ...answer } }),
   ].filter(Boolean);
 }
@@ -75,44 +90,49 @@ function listOf(text, answer, totals) {
       text,
       answer,
     ),
+    ...below(answer),
   ];
 }
 
 /** A SELECT's rows. Keys come first in a label; the first estimate is drawn, others by choice. */
 function rowsOf(text, sent) {
-  // A record names its estimates and, beside each, its margin as "name ±".
+  // A record names its estimates and, beside each, its margin as "name ±", and "name note" where it is lost.
   const cellOf = (record, name) =>
-    Object.hasOwn(record, `${name} ±`) ? { value: record[name], margin: record[`${name} ±`] } : record[name];
+    Object.hasOwn(record, `${name} ±`)
+      ? { value: record[name], margin: record[`${name} ±`], lost: record[`${name} note`] ?? "" }
+      : record[name];
   const reply = { ...sent, records: sent.records.map((record) => sent.columns.map((name) => cellOf(record, name))) };
   const shape = reply.columns.map((name, i) => ({
     name,
     i,
-    estimate: reply.records.length > 0 && isEstimate(reply.records[0][i]),
+    estimate: reply.records.some((record) => isEstimate(record[i])),
   }));
   const keys = shape.filter((column) => !column.estimate);
   const numbers = shape.filter((column) => column.estimate);
-  const flat = (record) => record.flatMap((value) => (isEstimate(value) ? [value.value, value.margin] : [value]));
+  const flat = (record) => record.flatMap((value, i) => (isEstimate(value) ? [value.value, value.margin] : shape[i].estimate ? [value, null] : [value]));
   const head = shape.flatMap((column) => (column.estimate ? [column.name, `${column.name} ±`] : [column.name]));
   const result = { head, rows: reply.records.map(flat), data: { sql: text, ...sent } };
+  const lost = reply.records.flat().filter((value) => isEstimate(value) && value.lost).length;
   if (reply.records.length === 1 && keys.length === 0) {
     const figures = numbers.map((column) => {
-      const told = withMargin(reply.records[0][column.i].value, reply.records[0][column.i].margin);
+      const cell = reply.records[0][column.i];
+      const told = withMargin(cell?.value ?? 0, cell?.margin ?? 0);
+      if (cell === null) return h("p", { class: "figure" }, h("strong", {}, "NULL"), h("span", {}, column.name));
       return h(
         "p",
         { class: "figure" },
-        h("strong", {}, told.value),
-        h("span", {}, ` ± ${told.margin}`),
+        h("strong", {}, cell.lost || told.value),
+        cell.lost ? null : h("span", {}, ` ± ${told.margin}`),
         h("span", { class: "unit" }, column.name),
       );
     });
-    return [...figures, h("p", { class: "quiet" }, sure(reply.answer.confidence)), downloads("answer", result)];
+    return [...figures, ...below(reply, lost), downloads("answer", result)];
   }
   const drawn = h("div", { class: "drawn" });
   const draw = (column) => {
-    const points = reply.records.map((record) => ({
-      label: keys.map((key) => label(record[key.i])).join(" · "),
-      ...record[column.i],
-    }));
+    const points = reply.records
+      .filter((record) => isEstimate(record[column.i]) && !record[column.i].lost)
+      .map((record) => ({ label: keys.map((key) => label(record[key.i])).join(" · "), ...record[column.i] }));
     drawn.replaceChildren(
       picture(`${column.name} by ${keys.map((key) => key.name).join(", ")}`, points, keys.length === 1),
     );
@@ -145,7 +165,9 @@ function rowsOf(text, sent) {
     );
   const cells = reply.records
     .slice(0, MOST_ROWS)
-    .map((record) => record.map((value) => (isEstimate(value) ? estimate(value.value, value.margin) : label(value))));
+    .map((record) =>
+      record.map((value) => (isEstimate(value) ? value.lost || estimate(value.value, value.margin) : label(value))),
+    );
   const right = new Set(numbers.map((column) => column.i));
   return [
     choice,
@@ -156,7 +178,7 @@ function rowsOf(text, sent) {
       h("summary", {}, `Table of ${reply.records.length} rows`),
       table(text, reply.columns, cells, right),
     ),
-    h("p", { class: "quiet" }, sure(reply.answer.confidence)),
+    ...below(reply, lost),
     downloads("answer", result),
   ].filter(Boolean);
 }
@@ -183,13 +205,14 @@ export function place(key) {
 
 /** A curve where the keys are ordered along a line and there are enough of them, bars otherwise. */
 function picture(title, rows, oneKey = false) {
-  const places = rows.map((row) => place(row.label));
-  const ordered = oneKey && rows.length >= 4 && places.every((x, i) => x !== null && (i === 0 || x > places[i - 1]));
+  const listed = rows.filter((row) => row.label !== "(other)"); // it has no place on a line; the table has it
+  const places = listed.map((row) => place(row.label));
+  const ordered = oneKey && listed.length >= 4 && places.every((x, i) => x !== null && (i === 0 || x > places[i - 1]));
   const frame = h("div", { class: "chart-frame" });
   if (ordered)
     return fitted(frame, (width) =>
       curve(
-        rows.map((row, i) => ({ ...row, x: places[i] })),
+        listed.map((row, i) => ({ ...row, x: places[i] })),
         title,
         width,
       ),

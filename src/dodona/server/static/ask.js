@@ -43,6 +43,7 @@ export function askRoom(place) {
       "aside",
       { class: "side-column", "aria-label": "What there is to ask about" },
       schemaCard(place.dataset, box),
+      lossesCard(place, answers),
       functionCard(box),
     ),
   );
@@ -170,25 +171,25 @@ class Asking {
     try {
       const price = await this.place.api.post(`/datasets/${part(this.place.dataset.name)}/price`, body);
       if (mine !== this.asked) return; // typed on meanwhile
-      this.tell(price, body);
+      this.tell(price);
       this.button.disabled = !price.affordable;
     } catch (problem) {
       if (mine === this.asked) show(this.price, h("p", { class: "teach" }, problem.message));
     }
   }
 
-  tell(price, body) {
+  tell(price) {
     const { budget, analyst } = this.place.dataset;
     const after = Math.max(0, analyst.left / budget.total - price.cost.share);
     const figure = (name, value, more) =>
       h("div", {}, h("dt", {}, name), h("dd", {}, value, more ? h("small", {}, more) : null));
-    const [error, detail] = errorOf(price, "sql" in body);
+    const errors = price.columns.length > 0 ? price.columns.map(columnError) : [errorOf(price)];
     show(
       this.price,
       h(
         "dl",
         { class: "figures" },
-        figure("Expected error", error, detail),
+        ...errors.map(([error, detail, name]) => figure(name ?? "Expected error", error, detail)),
         figure("Cost", percent(price.cost.share), "of the whole budget"),
         figure(
           "Left for you after",
@@ -227,17 +228,22 @@ class Asking {
   }
 }
 
+/** The error of one printed column of a SELECT: its size, for which groups, and its name. */
+function columnError({ column, margin, size, lost }) {
+  const rows = size === null ? "" : `in a group of ${size.toLocaleString("en")} ${size === 1 ? "row" : "rows"}`;
+  return [lost ? "lost in noise" : `± ${rough(margin)}`, rows || "in every group", `Error of ${column}`];
+}
+
 /** The margin a price promises, in words: of a share of rows where one number is asked, of totals otherwise. */
-function errorOf(price, select) {
+function errorOf(price) {
   const margins = [price.margin].flat(Infinity);
   const worst = Math.max(...margins);
   const least = Math.min(...margins);
   const count = price.shape.reduce((all, side) => all * side, 1);
   const many = count > 1;
-  if (!many && price.rows && !select) return [`± ${rough(worst / price.rows)}`, `per row; ± ${rough(worst)} in total`];
+  if (!many && price.rows) return [`± ${rough(worst / price.rows)}`, `per row; ± ${rough(worst)} in total`];
   const span = least === worst ? `± ${rough(worst)}` : `± ${rough(least)} to ± ${rough(worst)}`;
-  const ratio = select ? "; an average's error is its sum's over its count" : "";
-  return [span, (many ? `for each of ${count} sums` : "in total") + ratio];
+  return [span, many ? `for each of ${count} sums` : "in total"];
 }
 
 function schemaCard(dataset, box) {
@@ -269,6 +275,41 @@ function schemaCard(dataset, box) {
     h("summary", {}, h("h2", {}, `Columns of `, h("span", { class: "data-name" }, dataset.name))),
     h("p", { class: "quiet" }, facts.join(" · ")),
     h("ul", { class: "columns" }, ...entries),
+  );
+}
+
+/** What the schema leaves out, counted for one per cent of the budget, or of less where less is left. */
+function lossesCard(place, answers) {
+  const { budget, analyst, name } = place.dataset;
+  const share = shareAt(STEPS, Math.min(0.01, analyst.left / budget.total));
+  const status = h("p", { class: "status", role: "alert" });
+  const request = crypto.randomUUID();
+  const button = h("button", { type: "button", class: "small", disabled: !(analyst.left > 0) }, "Count what is left out");
+  button.addEventListener("click", async () => {
+    button.disabled = true;
+    status.textContent = "Counting…";
+    try {
+      const body = { effort: { share, confidence: "0.95" } };
+      const reply = await place.api.post(`/datasets/${part(name)}/losses`, body, { "Idempotency-Key": request });
+      answers.prepend(answerCard("What the schema leaves out", reply));
+      status.textContent = "";
+      await place.refresh();
+    } catch (problem) {
+      status.textContent = problem.message;
+      button.disabled = problem.charged === true;
+    }
+  });
+  return h(
+    "details",
+    { class: "card losses" },
+    h("summary", {}, h("h2", {}, "What is left out?")),
+    h(
+      "p",
+      { class: "quiet" },
+      "Error bars speak of noise only. Values beyond the stated bounds, missing or not listed, and rows beyond a " +
+        `person's limit, are another matter: how many there are can be counted, with noise. It spends ${percent(Number(share))} of the budget.`,
+    ),
+    h("div", { class: "actions" }, button, status),
   );
 }
 

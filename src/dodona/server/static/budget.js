@@ -24,6 +24,9 @@ export function budgetRoom(place) {
           ["Your share", percent(fraction(dataset.analyst.share))],
           ["Left of your share", `${percent(dataset.analyst.left / total)} of the whole`],
         ]),
+    ...(dataset.budget.keys
+      ? [["Delta left for keys", `${rough(dataset.analyst.keys_left)} of ${rough(fraction(dataset.budget.keys))}`]]
+      : []),
   ];
   return h(
     "div",
@@ -44,7 +47,8 @@ export function budgetRoom(place) {
 }
 
 function budgetWords({ budget, unit }) {
-  const delta = budget.delta && Number(budget.delta) ? `, delta ${rough(Number(budget.delta))}` : "";
+  const small = budget.delta ? fraction(budget.delta) : 0;
+  const delta = small ? `, delta ${rough(small)}` : "";
   return budget.epsilon ? `epsilon ${budget.epsilon}${delta}` : `${unit} ${rough(budget.total)}`;
 }
 
@@ -84,7 +88,7 @@ async function load(place, all, body) {
     moment(item.time),
     ...(all ? [item.analyst] : []),
     h("code", {}, item.text),
-    percent(item.share),
+    item.keys ? `${percent(item.share)}, delta ${rough(item.keys)}` : percent(item.share),
   ]);
   const head = ["Entry", "When", ...(all ? ["Who"] : []), "What", "Cost"];
   const result = {

@@ -43,5 +43,5 @@ export function moment(text) {
 
 /** A label of a result as text: keys may be text, numbers or true and false. */
 export function label(key) {
-  return key === true ? "yes" : key === false ? "no" : String(key);
+  return key === true ? "yes" : key === false ? "no" : key === null ? "NULL" : String(key);
 }

@@ -4,24 +4,44 @@ export const FUNCTIONS = [
   ["COUNT(*)", "how many rows"],
   ["SUM(x)", "sum of a number"],
   ["AVG(x)", "mean of a number"],
-  ["VARIANCE(x)", "variance of a number"],
-  ["STDDEV(x)", "standard deviation"],
+  ["VARIANCE(x)", "variance of a number, as of a sample; VAR_POP of all"],
+  ["STDDEV(x)", "standard deviation; STDDEV_POP"],
+  ["CORR(x, y)", "correlation; COVAR_SAMP, COVAR_POP"],
+  ["COUNT_IF(c)", "rows where a condition holds; also COUNT(*) FILTER (WHERE c)"],
+  ["MEDIAN(x)", "the middle value; QUANTILE(x, 0.9)"],
+  ["ROUND(AVG(x), 2)", "a finished number, rounded"],
+  ["RANK() OVER (ORDER BY COUNT(*) DESC)", "place among the groups"],
+  ["SUM(COUNT(*)) OVER ()", "the total, beside each group"],
   ["BUCKET(x, a, b, c)", "which of [a, b) [b, c]; for GROUP BY"],
   ["ABS(x)", "size without sign"],
   ["FLOOR(x)", "largest whole number not above"],
   ["CEIL(x)", "smallest whole number not below"],
   ["SQRT(x)", "square root"],
   ["LN(x)", "natural logarithm"],
+  ["LOG(x)", "logarithm to base 10"],
   ["EXP(x)", "exponential"],
   ["POWER(x, n)", "power"],
   ["LEAST(x, y)", "smaller of two"],
   ["GREATEST(x, y)", "larger of two"],
   ["COALESCE(x, y)", "the first that is known"],
   ["MOD(x, n)", "remainder"],
+  ["ROUND(x, n)", "to n digits after the point"],
+  ["SIGN(x)", "-1, 0 or 1"],
+  ["NULLIF(x, y)", "unknown where both are equal"],
+  ["COUNT(DISTINCT x)", "how many different values"],
+  ["LENGTH(t)", "characters of a text"],
+  ["UPPER(t)", "A to Z as capitals; so LOWER"],
+  ["TRIM(t)", "without blanks at both ends; so LTRIM, RTRIM"],
+  ["SUBSTR(t, from, n)", "part of a text; so LEFT, RIGHT"],
+  ["CONCAT(t, u)", "texts joined; also t || u"],
+  ["STARTS_WITH(t, 'x')", "so ENDS_WITH, CONTAINS"],
+  ["YEAR(d)", "year of a date or time; so QUARTER, MONTH, WEEK, DAY, WEEKDAY, HOUR, MINUTE"],
+  ["DATE_TRUNC('month', d)", "first day of its month; for GROUP BY"],
+  ["DATEDIFF('day', d, e)", "days from d to e"],
 ];
 
 export const WORDS =
-  "SELECT FROM WHERE GROUP BY AND OR NOT IN BETWEEN CASE WHEN THEN ELSE END IS NULL AS TRUE FALSE".split(" ");
+  "SELECT FROM WHERE GROUP BY HAVING ORDER LIMIT OFFSET ASC DESC NULLS FIRST LAST WITH UNION ALL OVER PARTITION FILTER ROLLUP CUBE AND OR NOT IN BETWEEN CASE WHEN THEN ELSE END IS NULL LIKE AS TRUE FALSE DATE INTERVAL".split(" ");
 
 const PLAIN = /^[a-z_][a-z0-9_]*$/i;
 
@@ -45,7 +65,10 @@ export function described(column) {
   const kinds = {
     real: () => `number, ${range()}`,
     integer: () => `whole number, ${range()}`,
+    date: () => `date, ${range()}`,
+    timestamp: () => `time in UTC, ${range()}`,
     flag: () => "yes or no",
+    text: () => `text, up to ${column.max_length} characters`,
   };
   return kinds[column.type] ? kinds[column.type]() : `one of ${column.values.length}`;
 }
@@ -67,6 +90,7 @@ export function examples(name, schema) {
   const columns = Object.entries(schema);
   const first = (...types) => columns.find(([, column]) => types.includes(column.type));
   const [number, category, flag] = [first("integer", "real"), first("category"), first("flag")];
+  const day = first("date", "timestamp");
   const found = [];
   const condition = [];
   if (number) condition.push(`${quoted(number[0])} >= ${Math.round((number[1].low + number[1].high) / 2)}`);
@@ -81,15 +105,26 @@ export function examples(name, schema) {
       `SELECT ${quoted(category[0])}, COUNT(*) AS n${mean} ${from} GROUP BY ${quoted(category[0])}`,
     ]);
   }
+  if (category) {
+    const share = "100.0 * COUNT(*) / SUM(COUNT(*)) OVER () AS percent";
+    found.push([
+      "Percentages",
+      `SELECT ${quoted(category[0])}, ${share} ${from} GROUP BY ${quoted(category[0])} ORDER BY percent DESC`,
+    ]);
+  }
   if (number) {
     const cut = `BUCKET(${quoted(number[0])}, ${edges(number[1]).join(", ")})`;
     found.push(["A curve", `SELECT ${cut} AS range, COUNT(*) AS n ${from} GROUP BY range`]);
     found.push(["A mean", `SELECT AVG(${quoted(number[0])}) AS mean ${from}`]);
+  }
+  if (day) {
+    const month = `DATE_TRUNC('month', ${quoted(day[0])})`;
+    found.push(["By month", `SELECT ${month} AS month, COUNT(*) AS n ${from} GROUP BY month`]);
   }
   return found;
 }
 
 /** Whether a text is a SELECT rather than a condition or a number per row. */
 export function isSelect(text) {
-  return /^\s*select\b/i.test(text);
+  return /^[\s(]*(select|with)\b/i.test(text);
 }

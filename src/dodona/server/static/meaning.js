@@ -2,24 +2,17 @@
 
 import { asNumber } from "./account.js";
 import { h } from "./dom.js";
-import { weight } from "./randomiser.js";
-
-export const NO_ANSWER = "Rather not say";
-
-/** The answers a question knows, in the order the randomiser counts them. */
-export function answersOf(question) {
-  if (question.kind === "yes-no") return ["Yes", "No"];
-  return [...question.labels, NO_ANSWER];
-}
+import { answersOf, weight } from "./randomiser.js";
 
 /** The epsilon that odds of A to C amount to, rounded up in the second digit: computed here, never taken on trust. */
 export function epsilonOf(factor) {
   return Number((Math.ceil(Math.log(factor) * 100 - 1e-9) / 100).toFixed(2));
 }
 
-/** "2.7 times"; more digits where it is close to one. */
-export function times(factor) {
-  return `${factor < 1.1 ? factor.toFixed(3) : factor < 10 ? factor.toFixed(1) : factor.toFixed(0)} times`;
+/** "2.72 times"; more digits where it is close to one. What a report can reveal is rounded up, what is allowed down. */
+export function times(factor, round = Math.ceil) {
+  const digits = factor < 1.1 ? 4 : 2;
+  return `${(round(factor * 10 ** digits) / 10 ** digits).toFixed(digits)} times`;
 }
 
 /** "A", "A or B", "A, B or C". */

@@ -1,6 +1,6 @@
 // A survey's randomiser: one answer in, one randomised report out, in whole numbers only.
 //
-// The same draw as dodona/mechanisms/two_level.py: one integer, exactly uniform below
+// The same draw as dodona/mechanisms/response.py: one integer, exactly uniform below
 //   T = favoured * A + (size - favoured) * C,
 // names a position: A integers for each of the first `favoured` positions, C for each other. Which position an answer
 // relabels to which report depends on the answer, how many are favoured never does; so any report is at most A/C times
@@ -28,6 +28,14 @@ export function below(bound, bits = secureBits) {
   }
 }
 
+export const NO_ANSWER = "Rather not say";
+
+/** The answers a question knows, in the order the randomiser counts them. */
+export function answersOf(question) {
+  if (question.kind === "yes-no") return ["Yes", "No"];
+  return [...question.labels, NO_ANSWER];
+}
+
 /** The numbers of a question's randomiser, checked: a form that does not make sense draws nothing. */
 export function randomiserOf(question) {
   const told = question.randomiser;
@@ -37,7 +45,11 @@ export function randomiserOf(question) {
   const symbols = BigInt(told.symbols);
   const sound = c >= 1n && a > c && favoured >= 1n && favoured < size && symbols >= 2n && symbols <= size;
   const known = told.shape === "window" ? isPrime(size) : told.shape === "bit" && size === 2n && symbols === 2n;
-  if (!sound || !known) throw new Error("This form's randomiser is not one this page can check.");
+  // An answer beyond the symbols could not be reported, and a symbol without an answer would be somebody else's.
+  const counted = BigInt(answersOf(question).length) === symbols;
+  const ranged = question.kind !== "number" || question.edges.length === question.labels.length + 1;
+  if (!sound || !known || !counted || !ranged)
+    throw new Error("This form's randomiser is not one this page can check.");
   return { shape: told.shape, a, c, size, favoured, symbols, total: favoured * a + (size - favoured) * c };
 }
 

@@ -6,35 +6,6 @@ import { percent, rough } from "./format.js";
 import { decimalShare } from "./keys.js";
 
 const LOOK_AGAIN = 1000;
-const KINDS = [
-  {
-    name: "conjunctions",
-    title: "Conjunctions: how many rows have these values, up to a width",
-    columns: ["category", "flag"],
-    many: true,
-    width: true,
-  },
-  {
-    name: "intervals",
-    title: "Intervals: how many rows lie in any range of one number",
-    columns: ["integer", "real"],
-    many: false,
-  },
-  { name: "boxes", title: "Boxes: ranges of two or three numbers at once", columns: ["integer", "real"], many: true },
-  {
-    name: "halfspaces",
-    title: "Halfspaces: linear combinations of numbers above any bound",
-    columns: ["integer", "real"],
-    many: true,
-  },
-  {
-    name: "cuts",
-    title: "Cuts: edges of a graph between any set of vertices and the rest",
-    columns: ["integer"],
-    many: true,
-    ends: true,
-  },
-];
 const PRICE_AFTER = 400;
 
 export function releasesRoom(place) {
@@ -49,57 +20,83 @@ export function releasesRoom(place) {
       { class: "card" },
       h("h2", {}, "New release"),
       h("p", {}, "A release spends a part of the budget once; its synopsis then answers for nothing, for ever."),
-      starting(place, follow),
+      newRelease(place, follow),
     ),
     h("section", { class: "card" }, h("h2", {}, "Releases"), listed),
   );
 }
 
-function starting(place, follow) {
-  const kind = h("select", {}, ...KINDS.map((one) => h("option", { value: one.name }, one.title)));
-  const share = h("input", { inputmode: "decimal", required: true, size: 6, placeholder: "10" });
-  const columns = h("fieldset", { class: "columns-choice" });
-  const width = field(
-    "Width",
-    h("input", { type: "number", min: 1, max: 8, value: 2, size: 4, class: "short" }),
-    "How many conditions at once.",
+/** The form, once the server has said which releases there are. */
+function newRelease(place, follow) {
+  const form = h("div", {}, h("p", { class: "quiet" }, "Reading which releases there are…"));
+  pages(place.api, `/datasets/${part(place.dataset.name)}/releases/kinds`).then(
+    (kinds) => show(form, starting(place, follow, kinds)),
+    (problem) => show(form, h("p", { class: "teach" }, problem.message)),
   );
-  const status = h("p", { class: "status", role: "alert" });
-  const chosen = () => KINDS.find((one) => one.name === kind.value);
-  const offer = () => {
-    const { columns: types, many } = chosen();
-    const fits = Object.entries(place.dataset.schema).filter(([, column]) => types.includes(column.type));
-    width.hidden = !chosen().width;
-    show(
-      columns,
-      h("legend", {}, many ? "Columns" : "Column"),
-      ...fits.map(([name], i) =>
-        h(
-          "label",
-          { class: "choice" },
-          h("input", {
-            type: many ? "checkbox" : "radio",
-            name: "column",
-            value: name,
-            checked: chosen().width || i === 0 || (chosen().ends && i === 1),
-          }),
-          h("span", {}, name),
-        ),
+  return form;
+}
+
+const NUMBERS = ["whole", "number", "bits"];
+
+/** What one setting asks for: `read` gives its value, undefined where it is left out. Null where no form can ask. */
+function asking(setting, schema) {
+  const { name, kind, words, start, required, least, most } = setting;
+  if (kind === "columns" || kind === "column") {
+    const fits = Object.keys(schema).filter((column) => setting.types.includes(schema[column].type));
+    const first = start === "second" ? 1 : 0;
+    const checked = (i) => (kind === "column" ? i === first : start === "all" || i < (least ?? 1));
+    const choices = fits.map((column, i) =>
+      h(
+        "label",
+        { class: "choice" },
+        h("input", { type: kind === "column" ? "radio" : "checkbox", name, value: column, checked: checked(i) }),
+        h("span", {}, column),
       ),
-      fits.length === 0 ? h("p", { class: "quiet" }, "No column fits this kind.") : null,
     );
+    const none = fits.length === 0 ? h("p", { class: "quiet" }, "No column fits this kind.") : null;
+    const node = h("fieldset", { class: "columns-choice" }, h("legend", {}, words), ...choices, none);
+    const names = () => [...node.querySelectorAll("input:checked")].map((input) => input.value);
+    return { node, main: required || start !== null, read: () => (kind === "column" ? names()[0] : names()) };
+  }
+  const label = name[0].toUpperCase() + name.slice(1);
+  if (NUMBERS.includes(kind)) {
+    const limits = { min: least, max: most, value: start, step: kind === "number" ? "any" : 1, size: 4 };
+    const input = h("input", { type: "number", class: "short", required, ...limits });
+    const read = () => (input.value.trim() === "" ? undefined : Number(input.value));
+    return { node: field(label, input, words), main: required, read };
+  }
+  if (kind === "choice") {
+    const input = h("select", {}, ...setting.choices.map((one) => h("option", { value: one }, one)));
+    return { node: field(label, input, words), main: required, read: () => input.value };
+  }
+  return null;
+}
+
+function starting(place, follow, kinds) {
+  const kind = h("select", {}, ...kinds.map((one) => h("option", { value: one.name }, one.title)));
+  const share = h("input", { inputmode: "decimal", required: true, size: 6, placeholder: "10" });
+  const settings = h("div", { class: "stack" });
+  const status = h("p", { class: "status", role: "alert" });
+  let asked = [];
+  const offer = () => {
+    const chosen = kinds.find((one) => one.name === kind.value);
+    asked = chosen.settings
+      .map((setting) => ({ name: setting.name, ...(asking(setting, place.dataset.schema) ?? { node: null }) }))
+      .filter(({ node }) => node !== null);
+    const [main, rest] = [true, false].map((wanted) => asked.filter((one) => one.main === wanted));
+    const more = rest.length
+      ? h("details", {}, h("summary", {}, "More settings"), ...rest.map(({ node }) => node))
+      : null;
+    show(settings, ...main.map(({ node }) => node), more);
   };
   kind.addEventListener("change", offer);
   offer();
   const costs = h("p", { class: "quiet release-price", "aria-live": "polite" }, "State a cost to see what it buys.");
   const wanted = () => {
-    const names = [...columns.querySelectorAll("input:checked")].map((input) => input.value);
     const text = share.value.trim();
     const given = /^\d+$/.test(text) ? `${text}/100` : decimalShare(text);
-    const { name, many, ends, width: wide } = chosen();
-    const about = ends ? { tail: names[0], head: names[1] } : many ? { columns: names } : { column: names[0] };
-    const settings = { ...about, ...(wide ? { width: Number(width.querySelector("input").value) } : {}) };
-    return given === null ? null : { kind: name, settings, effort: { share: given } };
+    const stated = asked.map(({ name, read }) => [name, read()]).filter(([, value]) => value !== undefined);
+    return given === null ? null : { kind: kind.value, settings: Object.fromEntries(stated), effort: { share: given } };
   };
   const path = `/datasets/${part(place.dataset.name)}/releases`;
   let timer = 0;
@@ -140,8 +137,7 @@ function starting(place, follow) {
     "form",
     { on: { submit: send, input: price, change: price } },
     field("Kind", kind),
-    columns,
-    width,
+    settings,
     field("Cost, % of the budget", share),
     costs,
     h("div", { class: "actions" }, h("button", { class: "primary", type: "submit" }, "Start the release"), status),
@@ -153,7 +149,7 @@ function priceWords({ cost, affordable, methods }) {
   const price = `Spends at most ${percent(cost.share)} of the budget (${rough(cost.amount)} ${cost.unit})`;
   if (!affordable) return `${price}, more than is left. Nothing is spent yet.`;
   const best = methods[0];
-  const off = best
+  const off = best && best.error !== null
     ? `Expected error: about ${rough(best.error)} rows for ${best.words} (${best.method}).`
     : "Its error depends on what it counts first, and is published with it.";
   return `${price}; ${rough(cost.left)} ${cost.unit} would be left. ${off} Nothing is spent yet.`;

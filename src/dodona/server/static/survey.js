@@ -1,17 +1,20 @@
 // The respondent's page: read the form, check what it would cost, ask, draw, show what will be sent, send once.
 
-import { affordable, asNumber, CAP, freshToken, keep, sentBefore, spentFactor, worstFactor } from "./account.js";
+import { affordable, asNumber, CAP, claim, freshToken, sentBefore, settle, spentFactor, worstFactor } from "./account.js";
 import { Api } from "./api.js";
 import { h, show } from "./dom.js";
 import { estimatesOf } from "./estimates.js";
-import { answersOf, chancePicture, epsilonOf, inWords, revelations, times } from "./meaning.js";
-import { base64, draw, fields, packed, randomiserOf } from "./randomiser.js";
+import { chancePicture, epsilonOf, inWords, revelations, times } from "./meaning.js";
+import { answersOf, base64, draw, fields, packed, randomiserOf } from "./randomiser.js";
 
 const api = new Api();
 const main = document.getElementById("survey");
 const id = decodeURIComponent(location.pathname.split("/").filter(Boolean).pop() ?? "");
 // A link the curator gave out carries its token behind the #, which browsers never send.
 const issued = /^#token=([0-9a-f]{32})$/.exec(location.hash)?.[1] ?? null;
+
+const UNREADABLE = "What this browser keeps about the reports it sent can't be read, so it can't tell what is left.";
+const ALLOWED = times(Number(CAP.top) / Number(CAP.bottom), Math.floor);
 
 async function start() {
   let form;
@@ -22,7 +25,13 @@ async function start() {
     return;
   }
   document.title = `${form.title} · Dodona`;
-  const before = sentBefore()[id];
+  let kept;
+  try {
+    kept = await sentBefore();
+  } catch {
+    return refused(form, `${UNREADABLE} Nothing was drawn and nothing was sent.`);
+  }
+  const before = kept[id];
   if (before?.sent) return finished(form, "You have already sent your report to this survey.");
   let randomisers;
   try {
@@ -33,17 +42,16 @@ async function start() {
   const factor = worstFactor(randomisers);
   // A report that was kept but whose arrival is unknown is sent as it is: drawing again would give away more.
   if (before) return resend(form, before);
-  if (!affordable(factor)) return refused(form, tooDear(factor));
+  if (!affordable(factor, kept)) return refused(form, tooDear(factor, spentFactor(kept)));
   ask(form, randomisers, factor);
 }
 
-function tooDear(factor) {
-  const [asked, most] = [times(asNumber(factor.a, factor.c)), times(Number(CAP.top) / Number(CAP.bottom))];
-  const spent = spentFactor();
+function tooDear(factor, spent) {
+  const asked = times(asNumber(factor.a, factor.c));
   const earlier = spent > 1 ? ` Reports this browser sent here before already allow ${times(spent)}.` : "";
   return (
     `This survey asks for a report that could be up to ${asked} likelier for one answer than for another. ` +
-    `This page allows at most ${most} (epsilon ${CAP.epsilon}) for all reports together.${earlier} Nothing was drawn and nothing was sent.`
+    `This page allows at most ${ALLOWED} (epsilon ${CAP.epsilon}) for all reports together.${earlier} Nothing was drawn and nothing was sent.`
   );
 }
 
@@ -124,7 +132,7 @@ function promise(form, ratio) {
       "p",
       {},
       `A report is at most ${times(ratio)} likelier for one answer than for any other (epsilon ${epsilonOf(ratio)}). `,
-      `This page refuses anything above ${times(Number(CAP.top) / Number(CAP.bottom))} (epsilon ${CAP.epsilon}) for all reports from this browser together.`,
+      `This page refuses anything above ${ALLOWED} (epsilon ${CAP.epsilon}) for all reports from this browser together.`,
     ),
   );
 }
@@ -270,29 +278,17 @@ function reviewed(review, form, randomisers, factor, lot, report, back) {
   title.focus();
 }
 
-/** Two tabs that send at the same moment: one looks and keeps first. Plain http beyond this machine has no locks. */
-const alone = (work) => (navigator.locks ? navigator.locks.request("dodona.reports", work) : work());
-
-/** Kept, or the reason why not. Another tab may have sent since this one was loaded: its report is the one that counts,
- * and its odds are spent. */
-function keptOnce(entry) {
-  const before = sentBefore()[id];
-  const [a, c] = entry.odds.map(BigInt);
-  if (before ? before.sent || JSON.stringify(before.body) !== JSON.stringify(entry.body) : !affordable({ a, c }))
-    return "This browser has sent another report since this page was opened. Nothing was sent.";
-  try {
-    keep(id, entry);
-  } catch {
-    return "This browser can't remember what it sent (storage is off), so it can't promise to send only once. Nothing was sent.";
-  }
-  return null;
-}
-
 /** Kept before it is sent, so that whatever happens to the connection, this browser never sends another. */
 async function sendOnce(form, entry, status, retry) {
-  const refusal = await alone(() => keptOnce(entry));
-  if (refusal !== null) {
-    status.textContent = refusal;
+  let free;
+  try {
+    free = await claim(id, entry);
+  } catch {
+    status.textContent = `${UNREADABLE} It can't promise to send only once. Nothing was sent.`;
+    return;
+  }
+  if (!free) {
+    status.textContent = "This browser has sent another report since this page was opened. Nothing was sent.";
     return;
   }
   status.textContent = "Sending…";
@@ -305,7 +301,8 @@ async function sendOnce(form, entry, status, retry) {
       return;
     }
   }
-  keep(id, { ...entry, body: null, sent: true });
+  // Where this fails the report stays kept as it is: sent again, it is told to be counted already.
+  await settle(id, entry).catch(() => null);
   finished(form, "Thank you. Your report was counted once.");
 }
 

@@ -1,0 +1,5 @@
+"""``python -m dodona``: the command line."""
+
+from dodona.cli import main
+
+main()

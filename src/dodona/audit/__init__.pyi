@@ -1,0 +1,15 @@
+from dodona.audit.belief import Adversary as Adversary
+from dodona.audit.belief import Belief as Belief
+from dodona.audit.belief import Observation as Observation
+from dodona.audit.canaries import CanaryAudit as CanaryAudit
+from dodona.audit.canaries import canary as canary
+from dodona.audit.enumeration import Tape as Tape
+from dodona.audit.enumeration import TapeAudit as TapeAudit
+from dodona.audit.enumeration import tape_audit as tape_audit
+from dodona.audit.exact import ExactAudit as ExactAudit
+from dodona.audit.exact import epsilon_audit as epsilon_audit
+from dodona.audit.exact import rho_audit as rho_audit
+from dodona.audit.reconstruction import Reconstruction as Reconstruction
+from dodona.audit.reconstruction import reconstruct as reconstruct
+from dodona.audit.suite import every_check as every_check
+from dodona.audit.watched import watched as watched

@@ -1,0 +1,213 @@
+"""The command line: ``dodona``. Thin: each command reads a ``survey.toml``, asks the library, and prints.
+
+Exit codes: 0 done; 1 internal fault; 2 refused, nothing was charged; 3 the budget does not allow it, nothing was
+charged; 4 the ledger cannot be trusted or reached; 5 charged, but the answer was lost; 130 interrupted.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from dodona import __version__
+from dodona.cli import show
+from dodona.cli.plan import audit, plan_app
+from dodona.cli.questions import ask, explain, price, sql
+from dodona.cli.survey import check, ledger_app, make_ledger, schema_app
+from dodona.errors import AnswerLost, BudgetSpent, DodonaError, LedgerError, Refused
+
+FAULT, REFUSED, SPENT, LEDGER, LOST, INTERRUPTED = 1, 2, 3, 4, 5, 130
+
+app = typer.Typer(
+    help="Ask questions of sensitive data and get answers with a proof of privacy.\n\n"
+    "Start: dodona sample survey.parquet --schema survey.toml; then price, ask and sql with survey.toml.",
+    epilog="Exit codes: 0 done; 1 internal fault; 2 refused, nothing charged; 3 budget spent, nothing charged; "
+    "4 ledger; 5 charged but the answer was lost; 130 interrupted.",
+    add_completion=False,
+    no_args_is_help=True,
+    rich_markup_mode=None,  # plain help: quick to start, and readable in any terminal
+    pretty_exceptions_enable=False,  # a traceback's locals would show rows
+)
+key_app = typer.Typer(
+    help="Make, list and revoke the keys that open a server.", no_args_is_help=True, rich_markup_mode=None
+)
+app.add_typer(schema_app, name="schema")
+app.add_typer(ledger_app, name="ledger")
+app.add_typer(plan_app, name="plan")
+app.command()(audit)
+app.add_typer(key_app, name="key")
+
+Keys = Annotated[Path, typer.Option("--keys", metavar="FILE", help="The key store.")]
+_KEYS = Path("dodona.keys")
+Force = Annotated[bool, typer.Option("--force", help="Overwrite what is there.")]
+
+
+def main() -> None:
+    """The ``dodona`` command. One line on stderr and an exit code for every failure; never a traceback."""
+    try:
+        app(prog_name="dodona")
+    except DodonaError as error:
+        _fail(error)
+    except KeyboardInterrupt:
+        sys.exit(INTERRUPTED)
+    except Exception:  # HOSTILE R12: what it says could tell of the data
+        _complain("internal fault", "no detail is shown, since it could tell of the data. Please report the command.")
+        sys.exit(FAULT)
+
+
+def _fail(error: DodonaError) -> None:
+    kinds: list[tuple[type[DodonaError], str, int]] = [
+        (BudgetSpent, "budget", SPENT),
+        (Refused, "refused", REFUSED),
+        (LedgerError, "ledger", LEDGER),
+        (AnswerLost, "answer lost", LOST),
+    ]
+    _, word, code = next(kind for kind in kinds if isinstance(error, kind[0]))
+    _complain(word, str(error))
+    sys.exit(code)
+
+
+def _complain(word: str, message: str) -> None:
+    show.say(f"{show.paint(f'dodona: {word}:', 'error', sys.stderr)} {show.clean(message)}", sys.stderr)
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"dodona {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _start(
+    version: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help="Version.")] = False,
+) -> None:
+    if "DODONA_SEED" in os.environ:
+        raise Refused("DODONA_SEED must not be set: noise comes from the operating system, and no seed exists for it.")
+
+
+@app.command()
+def serve(
+    surveys: Annotated[list[Path], typer.Argument(metavar="SURVEY.TOML...", help="One or more surveys to serve.")],
+    host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=1, max=65535, help="Port to listen on.")] = 8400,
+    ledger: Annotated[
+        str | None,
+        typer.Option(
+            metavar="URL",
+            envvar="DODONA_LEDGER",
+            help="postgresql://... for all; else the one each survey names. Holds a password? Set DODONA_LEDGER.",
+        ),
+    ] = None,
+    keys: Keys = _KEYS,
+    tls_cert: Annotated[Path | None, typer.Option(metavar="PEM", help="Certificate, to speak TLS.")] = None,
+    tls_key: Annotated[Path | None, typer.Option(metavar="PEM", help="Its private key.")] = None,
+    insecure_listen: Annotated[
+        bool, typer.Option("--insecure-listen", help="Listen beyond loopback without TLS: behind a proxy that has it.")
+    ] = False,
+    workers: Annotated[int, typer.Option(min=1, max=64, help="Processes that share the ledger.")] = 1,
+    connections: Annotated[
+        int, typer.Option(min=1, help="Most connections of one address; behind a proxy, of the proxy.")
+    ] = 250,
+    audit: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Append the audit log here.  [default: standard error]")
+    ] = None,
+) -> None:
+    """Serve surveys over HTTP: the API and the page. Prints a curator's key where the key store is new."""
+    from dodona.server.run import serve as start
+    from dodona.server.settings import Settings
+
+    settings = Settings(
+        surveys=tuple(str(survey.absolute()) for survey in surveys),
+        folder=str(keys.absolute().parent),
+        host=host,
+        port=port,
+        ledger=ledger,
+        keys=str(keys.absolute()),
+        tls_cert=None if tls_cert is None else str(tls_cert),
+        tls_key=None if tls_key is None else str(tls_key),
+        insecure_listen=insecure_listen,
+        workers=workers,
+        connections=connections,
+        audit=None if audit is None else str(audit.absolute()),
+    )
+    start(settings, lambda line: print(line, flush=True))
+
+
+@app.command()
+def sample(
+    data: Annotated[Path, typer.Argument(metavar="FILE", help="Where to write: .parquet or .csv.")],
+    rows: Annotated[int, typer.Option(metavar="N", help="How many made-up people.")] = 100_000,
+    seed: Annotated[int, typer.Option(metavar="S", help="Of the made-up data; noise never has one.")] = 1,
+    schema: Annotated[Path | None, typer.Option(metavar="TOML", help="Also its survey.toml and a ledger.")] = None,
+    force: Force = False,
+) -> None:
+    """Write a made-up but plausible survey, to try things on; with --schema, ready to be asked."""
+    from dodona.sample import refuse_overwriting, write_sample, write_schema
+
+    if schema is not None:
+        refuse_overwriting(schema, force)
+    write_sample(data, rows, seed, overwrite=force)
+    show.say(f"wrote {data}: {rows:,} made-up people, {data.stat().st_size / 1e6:,.1f} MB (seed {seed})")
+    if schema is not None:
+        write_schema(schema, data, overwrite=force)
+        show.say(f"wrote {schema}: its public facts and a budget")
+        make_ledger(schema)
+
+
+for command in (check, price, ask, sql, explain):
+    app.command()(command)
+
+
+@key_app.command()
+def add(
+    analyst: Annotated[str, typer.Argument(metavar="NAME", help="Who the key is for; stands in the ledger.")],
+    share: Annotated[str | None, typer.Option(metavar="S", help="Fraction of the lifetime budget: 0.3 or 1/3.")] = None,
+    curator: Annotated[bool, typer.Option("--curator", help="A curator's key: no share, may make keys.")] = False,
+    expires: Annotated[str | None, typer.Option(metavar="TIME", help="When it ends: 2027-01-31.")] = None,
+    dataset: Annotated[
+        list[str] | None, typer.Option(metavar="NAME", help="Opens only this one; may be repeated.  [default: all]")
+    ] = None,
+    keys: Keys = _KEYS,
+) -> None:
+    """Make a key and print it: this once, since only its hash is kept."""
+    from dodona.server.keys import KeyStore
+
+    store = KeyStore(keys)
+    role = "curator" if curator else "analyst"
+    key, token = store.add(analyst, role=role, share=share, expires=expires, datasets=dataset)
+    store.close()
+    sys.stderr.write(f"key {key.id} for {key.analyst}; keep it, it is not shown again:\n")
+    sys.stdout.write(token + "\n")
+
+
+@key_app.command("list")
+def list_keys(keys: Keys = _KEYS) -> None:
+    """Show all keys, without their secrets."""
+    from dodona.server.keys import KeyStore
+
+    store = KeyStore(keys)
+    now = store.now()
+    for key in store.all():
+        state = "revoked" if key.revoked else "lives" if key.alive(now) else "expired"
+        share = "whole budget" if key.share is None else f"share {key.share}"
+        opens = "all datasets" if key.datasets is None else ", ".join(key.datasets)
+        until = "" if key.expires is None else f", until {key.expires}"
+        sys.stdout.write(show.clean(f"{key.id}  {state:8} {key.role:8} {key.analyst}  {share}, {opens}{until}") + "\n")
+    store.close()
+
+
+@key_app.command()
+def revoke(
+    id: Annotated[str, typer.Argument(metavar="ID", help="As `key list` shows it.")], keys: Keys = _KEYS
+) -> None:
+    """Revoke a key: a running server refuses it from the next request on."""
+    from dodona.server.keys import KeyStore
+
+    store = KeyStore(keys)
+    key = store.revoke(id)
+    store.close()
+    sys.stdout.write(f"revoked {key.id} of {key.analyst}\n")

@@ -1,0 +1,5 @@
+"""``python -m dodona.cli``."""
+
+from dodona.cli import main
+
+main()

@@ -1,0 +1,226 @@
+"""``dodona price``, ``ask``, ``sql`` and ``explain``: questions to a table.
+
+The table is here or, with ``--server``, behind a server. The options that state an effort are written once and reach
+each command as one value.
+"""
+
+from __future__ import annotations
+
+import inspect
+import json as plain_json
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
+
+import typer
+
+from dodona.cli import show
+from dodona.errors import Refused
+
+if TYPE_CHECKING:
+    from dodona.oracles.answer import Answer, Bill, Numbers
+    from dodona.oracles.curator import Curator
+    from dodona.oracles.remote import Remote
+    from dodona.oracles.rows import Rows
+
+Survey = Annotated[Path, typer.Argument(metavar="SURVEY.TOML", help="What the curator states about the table.")]
+Question = Annotated[str, typer.Argument(metavar="QUESTION", help="A row expression: age >= 65 AND smoker")]
+AnyQuestion = Annotated[str, typer.Argument(metavar="QUESTION", help="A row expression or a SELECT.")]
+Statement = Annotated[str, typer.Argument(metavar="SELECT", help="SELECT ... FROM survey WHERE ... GROUP BY ...")]
+Analyst = Annotated[str | None, typer.Option(help="Who asks; stands in the ledger.  [default: the login name]")]
+RequestId = Annotated[
+    str | None, typer.Option(metavar="ID", help="Your name for this request: a retry gets the same answer, uncharged.")
+]
+Server = Annotated[
+    str | None, typer.Option(metavar="URL", help="Ask the dataset of this name there: https://host:8400.")
+]
+KeyFile = Annotated[
+    Path | None, typer.Option(metavar="FILE", help="Holds your key for --server.  [default: DODONA_KEY is used]")
+]
+Json = Annotated[bool, typer.Option("--json", help="Machine-readable output.")]
+Effort = dict[str, Any]
+
+_EFFORT: dict[str, tuple[Any, str | None]] = {
+    "tolerance": (
+        Annotated[
+            str | None,
+            typer.Option(metavar="T", help="Error of the mean, or, in a SELECT, of each number printed: 0.005; 500."),
+        ],
+        None,
+    ),
+    "share": (
+        Annotated[str | None, typer.Option(metavar="S", help="Fraction of the whole budget to spend: 0.05 or 1/20.")],
+        None,
+    ),
+    "epsilon": (Annotated[str | None, typer.Option(metavar="E", help="Spend this epsilon (pure noise).")], None),
+    "rho": (Annotated[str | None, typer.Option(metavar="R", help="Spend this rho (Gaussian noise).")], None),
+    "confidence": (Annotated[str, typer.Option(metavar="C", help="Probability of the error bars.")], "0.95"),
+}
+
+
+def stating_effort(command: Callable[..., None]) -> Callable[..., None]:
+    """The command with the options of ``_EFFORT`` in the place of its parameter ``effort``, which gets their values."""
+
+    def run(**given: Any) -> None:
+        command(effort={name: given.pop(name) for name in _EFFORT}, **given)
+
+    options = [
+        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=kind)
+        for name, (kind, default) in _EFFORT.items()
+    ]
+    hints = get_type_hints(command, include_extras=True)
+    parameters: list[inspect.Parameter] = []
+    for name, parameter in inspect.signature(command).parameters.items():
+        own = parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY, annotation=hints[name])
+        parameters += options if name == "effort" else [own]
+    run.__name__, run.__doc__ = command.__name__, command.__doc__
+    run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+    return run
+
+
+@stating_effort
+def price(
+    survey: Survey,
+    question: AnyQuestion,
+    effort: Effort,
+    server: Server = None,
+    key_file: KeyFile = None,
+    json: Json = False,
+) -> None:
+    """Say what a question would cost and how good its answer would be; reads no row, spends nothing."""
+    if server is not None:
+        offer = _connect(server, survey, key_file).price(question, **effort)
+        known = plain_json.loads(offer.to_json()) | {"question": question}
+        noise, budget, left = offer.cost.mechanism, [], " to you"
+    else:
+        curator = _curator(survey, "price", asking=False)
+        offer = curator.price(question, **effort)
+        known = {"question": question, "affordable": offer.affordable, "confidence": offer.confidence}
+        known |= {"margin": _plain(offer.margin), "tolerance": _plain(offer.tolerance), "rows": offer.rows}
+        known |= {"proven": offer.proven, "columns": [vars(column) for column in offer.columns]}
+        known |= {"sensitivity": offer.sensitivity, "cost": vars(offer.cost)}
+        noise, left = f"{offer.cost.mechanism}; {offer.sensitivity}", ""
+        budget = [("budget now", show.spent_line(curator.budget, curator.ledger.spent()))]
+    if json:
+        return show.dump(known)
+    verdict = "Affordable; nothing was spent." if offer.affordable else f"NOT affordable with what is left{left}."
+    pairs = [("would cost", show.cost(offer.cost)), *show.accuracy(offer), ("noise", noise), *budget]
+    return show.say(show.facts(pairs) + "\n" + show.paint(verdict, "bold"))
+
+
+@stating_effort
+def ask(
+    survey: Survey,
+    question: Question,
+    effort: Effort,
+    analyst: Analyst = None,
+    request_id: RequestId = None,
+    server: Server = None,
+    key_file: KeyFile = None,
+    json: Json = False,
+) -> None:
+    """Answer a question about the rows, with noise; charged to the budget. State exactly one effort."""
+    if server is not None:
+        answer = _connect(server, survey, key_file, analyst).ask(question, **effort, request_id=request_id)
+        return _show_answer(question, answer, _receipt, json)
+    curator = _curator(survey, analyst or login())
+    answer = curator.ask(question, **effort, request_id=request_id)
+    return _show_answer(question, answer, lambda bill: show.receipt(bill, curator.ledger), json)
+
+
+@stating_effort
+def sql(
+    survey: Survey,
+    statement: Statement,
+    effort: Effort,
+    analyst: Analyst = None,
+    request_id: RequestId = None,
+    server: Server = None,
+    key_file: KeyFile = None,
+    json: Json = False,
+) -> None:
+    """Answer a SELECT, of aggregates under WHERE and GROUP BY, finished as you like; charged to the budget."""
+    if server is not None:
+        rows = _connect(server, survey, key_file, analyst).sql(statement, **effort, request_id=request_id)
+        return _show_rows(rows, _receipt, json)
+    curator = _curator(survey, analyst or login())
+    rows = curator.sql(statement, **effort, request_id=request_id)
+    return _show_rows(rows, lambda bill: show.receipt(bill, curator.ledger), json)
+
+
+@stating_effort
+def explain(survey: Survey, question: AnyQuestion, effort: Effort) -> None:
+    """Show how a question is read, what one row can change, its noise and its statement; spends nothing."""
+    confidence = effort.pop("confidence")
+    stated = any(value is not None for value in effort.values())
+    curator = _curator(survey, "explain", asking=False)
+    explained = curator.explain(question, **(effort if stated else {"share": 1}), confidence=confidence)
+    show.say("\n".join(map(show.clean, explained.split("\n"))) + "\nNothing was run, nothing was spent.")
+
+
+def _curator(survey: Path, analyst: str, *, asking: bool = True) -> Curator:
+    from dodona.config import Config
+
+    return Config.read(survey).open_curator(analyst, asking=asking)
+
+
+def _connect(server: str, dataset: Path, key_file: Path | None, analyst: str | None = None) -> Remote:
+    """The oracle behind the server; a key never stands on a command line, where other users would see it."""
+    from dodona.oracles.remote import connect
+
+    if analyst is not None:
+        raise Refused("with --server your key says who asks: leave out --analyst.")
+    try:
+        key = None if key_file is None else key_file.read_text(encoding="ascii").strip()
+    except (OSError, UnicodeDecodeError):
+        raise Refused(f"the key's file must be readable. Got {str(key_file)!r}.") from None
+    return connect(server, key=key, dataset=str(dataset))
+
+
+def _show_answer(question: str, answer: Answer, receipt: Callable[[Bill], list[tuple[str, str]]], json: bool) -> None:
+    rows, total, margin = answer.rows, float(answer.total), float(answer.margin)
+    if json:
+        known = {"question": question, "total": total, "total_margin": margin, "confidence": answer.confidence}
+        per_row = {} if rows is None else {"mean": answer.mean, "mean_margin": margin / max(rows, 1)}
+        known |= {"proven": answer.proven, "leaves_out": answer.leaves_out}
+        return show.dump({**known, **per_row, "rows": rows, "cost": vars(answer.cost)})
+    pairs = [] if rows is None else [("mean", show.number(total / max(rows, 1), margin / max(rows, 1)))]
+    pairs += [("total", show.number(total, margin) + ("" if rows is None else f" over {rows:,} rows"))]
+    bold = [(name, show.paint(value, "bold")) for name, value in pairs]
+    head = f"{show.clean(question)}  ({show.certain(answer.confidence, answer.proven)})\n"
+    return show.say(head + show.facts([*bold, *show.beside(answer.leaves_out), *receipt(answer.cost)]))
+
+
+def _show_rows(rows: Rows, receipt: Callable[[Bill], list[tuple[str, str]]], json: bool) -> None:
+    if json:
+        return show.dump(as_data(rows))
+    show.say(show.grid(rows))
+    return show.say("\n" + show.facts([*show.below(rows), *receipt(rows.cost)]))
+
+
+def as_data(rows: Rows) -> dict[str, Any]:
+    """A table of estimates as plain data, with what must be known of its numbers."""
+    known = {"columns": rows.columns, "records": rows.to_dicts(), "confidence": rows.confidence}
+    return {**known, "proven": rows.proven, "told": rows.told, "leaves_out": rows.leaves_out, "cost": vars(rows.cost)}
+
+
+def _receipt(bill: Bill) -> list[tuple[str, str]]:
+    """Of a charge in a ledger behind a server, of which only the bill is known."""
+    place = f"charge {bill.seq}, {str(bill.hash)[:12]} ({bill.mechanism}; {bill.neighbours} neighbours)"
+    left = f"{bill.unit} {show.short(bill.left)} of the lifetime budget"
+    return [("cost", show.cost(bill)), ("left", left), ("receipt", place)]
+
+
+def login() -> str:
+    """Who is logged in."""
+    import getpass
+
+    try:
+        return getpass.getuser()
+    except (OSError, KeyError, ImportError):
+        return "curator"
+
+
+def _plain(values: Numbers) -> float | list[Any]:
+    return values if isinstance(values, float) else values.tolist()

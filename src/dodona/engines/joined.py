@@ -1,0 +1,236 @@
+"""The tables of a dataset, and what can be joined to each: public ones by a key, as columns that are looked up, and
+private ones on whose rows they are (``join_people``).
+
+A join that would let one person touch the rows of others is refused, with what works in its place.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from copy import copy
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from dodona.engines.engine import Part
+from dodona.engines.public import Public
+from dodona.engines.table import Table, require_whom
+from dodona.errors import BadQuery, BadSchema, BadTable, Unsupported
+from dodona.query.columns import Column
+from dodona.query.expr import Column as Name
+from dodona.query.expr import Expr
+from dodona.query.lookup import extended
+from dodona.query.schema import Schema, same_name
+from dodona.query.select import Join, Scope, Source
+
+
+@dataclass(frozen=True)
+class Side:
+    """A table that is joined to the first one, by its name. ``outer``: rows of the first without one are kept."""
+
+    name: str
+    table: Table
+    outer: bool
+
+
+def join_people(first: Table, sides: Sequence[Side], name: str) -> tuple[Table, list[dict[str, str]]]:
+    """The joined table; and of the first and each side what its columns are called there.
+
+    Each row of the result belongs to one person, as those it is made of. So bounding rows per person *after* the join
+    bounds everything: whatever one person has in several tables, and however many pairs they make, a question counts as
+    many of that person's joined rows as its bounds say, chosen by a hash of the joined row's own values, as in any
+    table with a unit. The join is made where the rows are (``Engine.join``).
+    """
+    schema, names = _schema(first, sides)
+    tables, outer = [first, *(side.table for side in sides)], [False, *(side.outer for side in sides)]
+    parts = [
+        Part(table.engine, _unit_of(table), own, left, table.given)
+        for table, own, left in zip(tables, names, outer, strict=True)
+    ]
+    source = parts[0].engine.join(parts)
+    return Table(source, schema, neighbours=first.neighbours, unit=first.unit, name=name, population=first.whom), names
+
+
+def _unit_of(table: Table) -> str:
+    if table.unit is None or table.unit.column is None:
+        raise Unsupported(f"{table.name} does not say whose row a row is, so it is joined to no other private table.")
+    return table.unit.column
+
+
+def _schema(first: Table, sides: Sequence[Side]) -> tuple[Schema, list[dict[str, str]]]:
+    """The columns of all. A name that is there already gets its table's before it; what LEFT JOIN keeps may be NULL."""
+    columns, names = dict[str, Column](first.schema), [{name: name for name in first.schema}]
+    unit = _unit_of(first)
+    for side in sides:
+        own = dict[str, str]()
+        for name, column in side.table.schema.items():
+            taken = Schema(columns).resembles(name) or Schema({name: column}).resembles(unit)
+            own[name] = f"{side.name}.{name}" if taken else name
+        columns |= {
+            own[name]: _nullable(column) if side.outer else column for name, column in side.table.schema.items()
+        }
+        names.append(own)
+    return Schema(columns), names
+
+
+def _nullable(column: Column) -> Column:
+    """The same, missing where it is, and where there is no row."""
+    described = {key: value for key, value in column.describe().items() if key not in ("missing", "required")}
+    return Schema.read({"x": described})["x"]
+
+
+class Joined(NamedTuple):
+    """A table whose rows are those of tables joined, and what names mean in a statement about it."""
+
+    table: Table
+    scope: Scope
+
+
+class Tables:
+    """Tables of one dataset by their names: private ones, about the people of one population, and public ones."""
+
+    def __init__(self, held: Mapping[str, Table | Public]) -> None:
+        self.private = {name: table for name, table in held.items() if isinstance(table, Table)}
+        self.public = {name: table for name, table in held.items() if isinstance(table, Public)}
+        self._opened: dict[tuple[Any, ...], tuple[Table, list[dict[str, str]]]] = {}
+
+    def join(self, source: Source) -> Joined:
+        """The table that FROM describes; a refusal says what was wrong and what works."""
+        first = self._find(source.table)
+        if isinstance(first, Public):
+            raise Unsupported(
+                f"{source.table} is public: there is nothing to protect in it, so read it as it is. To ask of people, "
+                f"begin with one of {', '.join(self.private)} and join {source.table} to it."
+            )
+        aliases = [source.alias, *(join.alias for join in source.joins)]
+        for number, join in enumerate(source.joins):
+            if any(same_name(join.alias, called) for called in aliases[: number + 1]):
+                raise BadQuery(f"two tables are called {join.alias}: give one another name with AS", join.position)
+        first, columns = self._with_people(first, source)
+        schema, conditions = first.schema, list[Expr]()
+        for join in source.joins:
+            other = self._find(join.table, join.position)
+            if isinstance(other, Table):
+                continue
+            on = self._on(join, Scope(columns), first)
+            try:
+                schema, matched = extended(schema, other.called(join.alias), on, join.right.column, shared=join.shared)
+            except BadSchema as error:
+                raise BadQuery(str(error), join.position) from None
+            own = {lookup.column: name for name, lookup in schema.lookups.items() if lookup.table == join.alias}
+            own.pop("", None)
+            columns[join.alias] = {**own, join.right.column: on} if join.shared else own
+            conditions += [] if join.outer else [Name(matched)]
+        table = copy(first)
+        table.schema, table.name = schema, str(source) if source.joins else first.name
+        if table.unit is not None:
+            table.unit.checked(schema)
+        return Joined(table, Scope(columns, tuple(conditions)))
+
+    def _find(self, name: str, position: int | None = None) -> Table | Public:
+        held: dict[str, Table | Public] = {**self.private, **self.public}
+        found = [table for own, table in held.items() if same_name(name, own)]
+        if not found:
+            raise BadQuery(f"{name} is not a table here. Tables: {', '.join(held)}.", position)
+        return found[0]
+
+    def _on(self, join: Join, scope: Scope, first: Table) -> str:
+        """The column of the tables so far that the key is compared with."""
+        if join.left.table is not None and not scope.knows(join.left.table):
+            raise BadQuery(f"{join.left.table} is not a table before this one. {scope.listed}", join.position)
+        on = scope.find(join.left.table, join.left.column, first.schema)
+        if on is None:
+            unit = first.unit
+            if unit is not None and unit.column is not None and same_name(join.left.column, unit.column):
+                raise BadQuery(
+                    f"{join.left.column} says whose row it is, and a public table has nothing to say of single people. "
+                    "Join on a column of the schema.",
+                    join.position,
+                )
+            more = ": write its table before it" if scope.several(join.left.column) else ""
+            raise BadQuery(f"{join.left} is not a column to join on{more}", join.position)
+        return on
+
+    def _with_people(self, first: Table, source: Source) -> tuple[Table, dict[str, dict[str, str]]]:
+        """The first table with the private ones that are joined to it, each on whose rows they are."""
+        units, sides = {source.alias: first}, list[Side]()
+        for join in source.joins:
+            other = self._find(join.table, join.position)
+            if isinstance(other, Public):
+                continue
+            before = units.get(join.left.table or "") if join.left.table is not None else first
+            if before is None or not (_says_whose(before, join.left.column) and _says_whose(other, join.right.column)):
+                raise self._refused(join, first, other)
+            if other is first or any(side.table is other for side in sides):
+                raise Unsupported(f"{join.table} is joined once: its rows of one person would pair with each other.")
+            units[join.alias] = other
+            sides.append(Side(join.table, other, join.outer))
+        if not sides:
+            return first, {source.alias: {name: name for name in first.schema}}
+        key = (first.name, *((side.table.name, side.outer) for side in sides))
+        if key not in self._opened:
+            table, names = join_people(first, sides, first.name)
+            table = table.within(self, first.name, first.whom, first._terms)
+            table._source = ";".join(one._source for one in (first, *(side.table for side in sides)))
+            self._opened[key] = table, names
+        table, names = self._opened[key]
+        return table, dict(zip(units, names, strict=True))
+
+    def _refused(self, join: Join, first: Table, other: Table) -> Unsupported:
+        """Two private tables, on another column."""
+        own, theirs = (table.unit.column if table.unit is not None else "?" for table in (first, other))
+        return Unsupported(
+            f"{join.table} is private, and so is what it is joined to: joined on {join.left}, rows of different people "
+            "would stand side by side, and one person could touch the rows of all. Private tables are joined on whose "
+            f"rows they are, ON {first.name}.{own} = {join.alias}.{theirs}; public ones on any column: "
+            f"{', '.join(self.public) or 'this dataset has none'}."
+        )
+
+
+def _says_whose(table: Table, column: str) -> bool:
+    return table.unit is not None and table.unit.column is not None and same_name(column, table.unit.column)
+
+
+def together(
+    tables: Mapping[str, Table | Public], unit: str | None = None, population: str | None = None
+) -> dict[str, Table]:
+    """The private tables, each as one of the dataset; refused where they are not about the same people."""
+    held = Tables(tables)
+    for name in tables:
+        if not isinstance(name, str) or not name.isidentifier():
+            raise BadTable(f"a table's name must be a word, as FROM takes it. Got {name!r}.")
+        if sum(same_name(name, other) for other in tables) > 1:
+            raise BadTable(f"tables must have names that differ in more than case. Got {name!r} twice.")
+    if len(held.private) + len(held.public) < len(tables) or not held.private:
+        raise BadTable("a dataset is made of Table and Public, with one Table or more.")
+    for name, public in held.public.items():
+        for own, table in held.private.items():
+            if public.identities() & table.identities():
+                raise BadTable(
+                    f"{name!r} is stated to be public, and its rows are those of {own!r}, which are private. What "
+                    "everyone knows of the one the other cannot protect: leave the public one out."
+                )
+    require_whom(population)
+    whom, terms = population, None
+    if len(held.private) > 1:
+        _require_one_people(held.private, unit)
+        whom = population or "; ".join(sorted(table.whom for table in held.private.values()))
+        # Whatever bounds each table has: each charge is made for its own. But what is only presumed of people is whom.
+        presumed = [f", {name}: {t.unit}" for name, t in held.private.items() if t.unit and t.unit.column is None]
+        terms = f"; one {json.dumps(unit)}{''.join(presumed)}"
+    held.private = {name: table.within(held, name, whom, terms) for name, table in held.private.items()}
+    return held.private
+
+
+def _require_one_people(private: Mapping[str, Table], unit: str | None) -> None:
+    if unit is None:
+        raise BadTable(
+            "several private tables need a unit, which says who is protected in all of them together: unit='patient'. "
+            "Without one, each table's rows would be protected alone, and what one person is in two tables would not."
+        )
+    for name, table in private.items():
+        if table.unit is None:
+            raise BadTable(
+                f"each private table must say whose row a row is. Table {name!r} does not: open it with "
+                f"unit=Unit({unit!r}, max_rows=...), neighbours='add-remove'; or state it as Public, if it is."
+            )

@@ -1,0 +1,1 @@
+"""How noisy second moments, covariances and ladders of sizes are read: the geometry that learners share."""

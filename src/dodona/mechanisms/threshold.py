@@ -1,0 +1,325 @@
+"""Counts of people by key, of which only those that reach a threshold are shown: keys that nobody listed.
+
+A person has at most ``keys`` keys and adds 1 to the count of each. Every count that occurs gets noise, and a key is
+shown, with its noisy count, if that is at least ``least``. What no noise can hide is a key that exists only because of
+one person; ``delta`` is the exact chance that one of them is shown. Proof note: ``threshold.md``.
+
+``Truncated`` is Laplace noise kept within [-reach, reach]: of all laws for one key a person it shows the most
+(Desfontaines, Voss, Gipson and Mandayam 2022, Theorems 1 and 3).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import lru_cache
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dodona.errors import BadEffort
+from dodona.mechanisms import fixed
+from dodona.mechanisms.bits import Bits
+from dodona.mechanisms.gaussian import DiscreteGaussian
+from dodona.mechanisms.laplace import DiscreteLaplace
+from dodona.mechanisms.mechanism import AdditiveNoise, Law, Mechanism, registered
+from dodona.privacy.budget import Cost
+from dodona.query.sensitivity import Norms
+
+MOST_KEYS = 1024
+"""Keys of one person: beyond it every count would drown."""
+_LISTED = 64  # terms of a tail that are summed one by one; a geometric series bounds the rest
+_DEPTH = 256  # binary digits to which chances are kept, rounded up
+_LEAST_DELTA = Fraction(1, 10**30)
+
+
+@dataclass(frozen=True)
+class Truncated(AdditiveNoise):
+    """Laplace noise of this ``scale``, given that it lies within [-``reach``, ``reach``]."""
+
+    name: ClassVar[str] = "truncated Laplace"
+    scale: Fraction
+    reach: int
+
+    def sample(self, n: int, bits: Bits) -> NDArray[np.int64]:
+        """Draws until one fits: what is kept has exactly the law given that it fits."""
+        laplace = DiscreteLaplace(self.scale)
+        out = np.asarray(laplace.sample(n, bits), dtype=np.int64)
+        far = np.flatnonzero(np.abs(out) > self.reach)
+        while far.size:
+            out[far] = laplace.sample(len(far), bits)
+            far = far[np.abs(out[far]) > self.reach]
+        return out
+
+    def probability(self, k: int) -> tuple[Fraction, Fraction]:
+        """q^|k| over the sum of q^|j|, |j| <= reach: (1 + q - 2 q^(reach + 1))/(1 - q), q = exp(-1/scale)."""
+        if abs(k) > self.reach:
+            return Fraction(0), Fraction(0)
+        digits = 128 + math.ceil((self.reach + 1) / self.scale * Fraction(3, 2)) + math.floor(self.scale).bit_length()
+        unit = 1 << digits
+        brackets = [fixed.exp_bracket(j / self.scale, digits) for j in (1, abs(k), self.reach + 1)]
+        (q_low, q_high), (k_low, k_high), (end_low, end_high) = brackets
+        low = Fraction(k_low * (unit - q_high), (unit + q_high - 2 * end_low) * unit)
+        return low, Fraction(k_high * (unit - q_low), (unit + q_low - 2 * end_high) * unit)
+
+    def log_probability(self, k: int) -> float:
+        """ln P(X = k)."""
+        return math.log(self.probability(k)[1]) if abs(k) <= self.reach else -math.inf
+
+    @property
+    def stddev(self) -> float:
+        """At most that of the noise before it is cut."""
+        return DiscreteLaplace(self.scale).stddev
+
+    def tail(self, t: int) -> float:
+        """P(|X| > ``t``), or a little more; 0 from the reach on."""
+        return 0.0 if t >= self.reach else min(1.0, DiscreteLaplace(self.scale).tail(t))
+
+    def quantile(self, confidence: float) -> int:
+        """The smallest integer t with P(|X| <= t) >= ``confidence``, judged by ``tail``."""
+        return min(self.reach, DiscreteLaplace(self.scale).quantile(confidence))
+
+    def scaled(self, factor: Fraction) -> Truncated:
+        """Scale and reach times ``factor``."""
+        return Truncated(self.scale * factor, math.ceil(self.reach * factor))
+
+    def cost_for(self, norms: Norms) -> Cost:
+        """But for events of probability delta, which ``Threshold`` counts."""
+        return Cost.pure(norms.l1 / self.scale)
+
+    @property
+    def label(self) -> str:
+        """Its scale and reach."""
+        return f"scale {self.scale}, within {self.reach}"
+
+    @classmethod
+    def settings(cls, slow: bool) -> Iterable[Truncated]:
+        """One."""
+        return [Truncated(Fraction(2), 9)] if slow else [Truncated(Fraction(1), 5)]
+
+
+@dataclass(frozen=True)
+class ShownLaw(Law):
+    """What is shown of the counts of ``here`` and of ``there``, one person apart: epsilon or rho, but for ``delta``.
+
+    A count of 0 is a key that does not occur.
+    """
+
+    threshold: Threshold
+    here: tuple[int, ...]
+    there: tuple[int, ...]
+
+
+@registered
+@dataclass(frozen=True)
+class Threshold(Mechanism):
+    """``noise`` on every count that occurs; shown from ``least`` on. ``both``: a person is replaced, and so may take
+    ``keys`` from some counts and add them to others.
+    """
+
+    name: ClassVar[str] = "threshold"
+    noise: AdditiveNoise
+    least: int
+    keys: int
+    both: bool
+
+    @staticmethod
+    def gaussian(rho: Fraction, delta: Fraction, keys: int, both: bool) -> Threshold:
+        """The lowest threshold with Gaussian noise that costs ``rho`` and at most ``delta``."""
+        noise = DiscreteGaussian.for_rho(_moved(keys, both), rho)
+        return Threshold(noise, _lowest(noise, delta, keys), keys, both)
+
+    @staticmethod
+    def laplace(epsilon: Fraction, delta: Fraction, keys: int, both: bool) -> Threshold:
+        """The same with Laplace noise, at a pure ``epsilon`` but for delta."""
+        noise = DiscreteLaplace.for_epsilon(_moved(keys, both), epsilon)
+        return Threshold(noise, _lowest(noise, delta, keys), keys, both)
+
+    @staticmethod
+    def truncated(epsilon: Fraction, delta: Fraction, keys: int, both: bool) -> Threshold:
+        """The same with truncated Laplace noise: the least reach whose ends have at most ``delta``, and 1 above it."""
+        scale = DiscreteLaplace.for_epsilon(_moved(keys, both), epsilon).scale
+        moved = _moved(keys, both)
+        guess = math.ceil(float(scale) * max(1.0, fixed.log_of(moved / (_checked(delta) * 2 * scale))))
+        reach = fixed.smallest_integer(lambda k: _any_of(Truncated(scale, k).probability(k)[1], moved) <= delta, guess)
+        return Threshold(Truncated(scale, reach), reach + 1, keys, both)
+
+    def cost(self) -> Cost:
+        """Epsilon where the noise has one, rho, and delta."""
+        moved = _moved(self.keys, self.both)
+        if isinstance(self.noise, DiscreteGaussian):
+            return Cost(None, self.noise.cost(moved).rho, self.delta)
+        each = 1 / self.noise.scale  # type: ignore[attr-defined]
+        # Coordinates are independent and each is 1/scale private, so each costs 1/(2 scale^2) in rho.
+        return Cost(moved * each, moved * each * each / 2, self.delta)
+
+    @property
+    def delta(self) -> Fraction:
+        """The chance that what depends on one person alone is seen: of a key that only they have, or of an end."""
+        if isinstance(self.noise, Truncated):
+            return _any_of(self.noise.probability(self.noise.reach)[1], _moved(self.keys, self.both))
+        return _any_of(_above(self.noise, self.least - 1), self.keys)
+
+    def show(self, counts: NDArray[np.int64], bits: Bits) -> tuple[NDArray[np.intp], NDArray[np.int64]]:
+        """Which of the counts are shown, and the noisy counts of these. Each count is at least 1."""
+        noisy = counts + np.asarray(self.noise.sample(len(counts), bits), dtype=np.int64)
+        shown = np.flatnonzero(noisy >= self.least)
+        return shown, noisy[shown]
+
+    def reading(self) -> Reading:
+        """How a shown count is read."""
+        return _reading(self)
+
+    def describe(self) -> dict[str, Any]:
+        """As plain data; ``restored`` is the inverse."""
+        shape = {name: str(value) for name, value in vars(self.noise).items()}
+        return {"noise": self.noise.name, **shape, "least": self.least, "keys": self.keys, "both": self.both}
+
+    @staticmethod
+    def restored(described: Mapping[str, Any]) -> Threshold:
+        """From what ``describe`` gives."""
+        kinds: dict[str, Callable[[], AdditiveNoise]] = {
+            Truncated.name: lambda: Truncated(Fraction(described["scale"]), int(described["reach"])),
+            DiscreteLaplace.name: lambda: DiscreteLaplace(Fraction(described["scale"])),
+            DiscreteGaussian.name: lambda: DiscreteGaussian(Fraction(described["variance"])),
+        }
+        noise = kinds[described["noise"]]()
+        return Threshold(noise, int(described["least"]), int(described["keys"]), bool(described["both"]))
+
+    @property
+    def label(self) -> str:
+        """Noise and threshold."""
+        people = "replaced" if self.both else "added"
+        return f"{self.noise.name} {self.noise.label}, from {self.least} on, {self.keys} key(s), {people}"
+
+    @classmethod
+    def settings(cls, slow: bool) -> Iterable[Threshold]:
+        """Few people, few keys: every count that matters is looked at."""
+        delta = Fraction(1, 50)
+        made = [cls.truncated(Fraction(1), delta, 1, both=False), cls.truncated(Fraction(2), delta, 1, both=True)]
+        made += [cls.laplace(Fraction(2), delta, 2, both=False), cls.gaussian(Fraction(1, 2), delta, 2, both=False)]
+        if slow:
+            made += [cls.laplace(Fraction(n, 4), delta / n, 1, both=True) for n in range(2, 7)]
+            made += [cls.truncated(Fraction(n, 4), delta / n, 1, both=n % 2 == 0) for n in range(2, 9)]
+            made += [cls.gaussian(Fraction(n, 8), delta / n, 2, both=False) for n in range(1, 5)]
+        return made
+
+    @classmethod
+    def drawn(cls, slow: bool) -> Iterable[tuple[str, Threshold]]:  # noqa: ARG003
+        """None: its samplers are those of the noise."""
+        return []
+
+    def laws(self) -> Iterable[Law]:
+        """A person with new keys, with old ones, and with some of both."""
+        old = tuple(self.least + 1 for _ in range(self.keys))
+        gone = tuple(count - 1 for count in old)
+        lone, none = (1,) * self.keys, (0,) * self.keys
+        for here, there in ((lone, none), (old, gone), ((1, *old[1:]), (0, *gone[1:]))):
+            if self.both:
+                yield ShownLaw(self, here + none, there + lone)
+                yield ShownLaw(self, here + gone, there + old)
+            else:
+                yield ShownLaw(self, here, there)
+
+
+def _moved(keys: int, both: bool) -> int:
+    """How many counts a person moves, each by 1."""
+    if isinstance(keys, bool) or not isinstance(keys, int) or not 1 <= keys <= MOST_KEYS:
+        raise BadEffort(f"keys of one person must be a whole number from 1 to {MOST_KEYS}. Got {keys!r}.")
+    return 2 * keys if both else keys
+
+
+def _checked(delta: Fraction) -> Fraction:
+    if not _LEAST_DELTA <= delta <= Fraction(1, 4):
+        raise BadEffort(f"delta for keys must be from 1e-30 to 1/4. Got {float(delta):g}.")
+    return delta
+
+
+def _lowest(noise: AdditiveNoise, delta: Fraction, keys: int) -> int:
+    """The least T at which a person's own keys pass with chance at most ``delta``, all of them together."""
+    each = float(_checked(delta) / keys)
+    guess = noise.quantile(max(0.5, min(1 - 2 * each, 1 - 1e-15))) + 1
+    return 1 + fixed.smallest_integer(lambda m: _any_of(_above(noise, m), keys) <= delta, guess)
+
+
+@lru_cache(maxsize=4096)
+def _above(noise: AdditiveNoise, m: int) -> Fraction:
+    """P(X >= ``m``), or a little more: terms one by one, then a geometric series, since the law is log-concave."""
+    if m <= 0:
+        return Fraction(1)
+    highs = [noise.probability(k)[1] for k in range(m, m + _LISTED)]
+    last, (low, _), (_, after) = highs[-1], noise.probability(m + _LISTED - 1), noise.probability(m + _LISTED)
+    if not last or not low:
+        return sum(highs, Fraction(0))
+    ratio = after / low
+    return sum(highs, Fraction(0)) + (after / (1 - ratio) if ratio < 1 else Fraction(1))
+
+
+def _any_of(chance: Fraction, times: int) -> Fraction:
+    """1 - (1 - chance)^times, rounded up to ``_DEPTH`` binary digits."""
+    one = 1 << _DEPTH
+    spared = one - min(one, -(-chance.numerator * one // chance.denominator))
+    left = one
+    for _ in range(times):
+        left = left * spared >> _DEPTH
+    return Fraction(one - left, one)
+
+
+# -- how a count that is shown is read --------------------------------------------------------------------------------
+#
+# Of a key with few people only large noise is ever seen, so a shown count is too high on average: by more than its own
+# deviation near the threshold. Given that it is shown, Y = c + X passes y with probability
+# P(X >= y - c) / P(X >= T - c), which grows with c since X is log-concave. So the c at which the count seen is neither
+# too high nor too low for the confidence form an interval that holds the true count with at least that confidence,
+# *given that the key is shown*; and the c at which it is exactly in the middle is below the truth as often as above it.
+
+
+@dataclass(frozen=True)
+class Reading:
+    """``log_above[i]``: ln P(X >= i - offset)."""
+
+    least: int
+    offset: int
+    log_above: NDArray[np.float64]
+
+    def passed(self, noisy: int, counts: NDArray[np.int64]) -> NDArray[np.float64]:
+        """P(Y >= ``noisy`` | Y >= T) for each true count."""
+        return np.exp(np.minimum(self._log(noisy - counts) - self._log(self.least - counts), 0.0))
+
+    def interval(self, noisy: int, confidence: float) -> tuple[int, int, int]:
+        """(lowest, middle, highest) true count; at least 1."""
+        half = (1 - confidence) / 2
+        counts = np.arange(max(1, noisy - self.offset), noisy + self.offset + 1, dtype=np.int64)
+        at_least, at_most = self.passed(noisy, counts), 1 - self.passed(noisy + 1, counts)
+        kept = counts[(at_least > half) & (at_most > half)]
+        middle = counts[int(np.argmax(at_least >= 0.5))]
+        if not len(kept):  # more noise than there can be at this confidence: the nearest that is possible
+            return int(middle), int(middle), int(middle)
+        return int(kept[0]), int(np.clip(middle, kept[0], kept[-1])), int(kept[-1])
+
+    def _log(self, m: NDArray[np.int64]) -> NDArray[np.float64]:
+        return np.asarray(self.log_above[np.clip(m + self.offset, 0, len(self.log_above) - 1)])
+
+
+@lru_cache(maxsize=64)
+def _reading(threshold: Threshold) -> Reading:
+    noise = threshold.noise
+    far = 3 * noise.quantile(1 - 1e-15) + 8  # a tail of e^-100 and less
+    offset = noise.reach + 1 if isinstance(noise, Truncated) else far
+    logs = np.array([noise.log_probability(k) for k in range(-offset, offset + 1)])
+    # The terms are taken from beyond the last one inwards: the tails keep their digits.
+    above = np.logaddexp.accumulate(logs[::-1])[::-1]
+    return Reading(threshold.least, offset, above - above[0])
+
+
+def predicted(threshold: Threshold) -> int:
+    """The count at which a key is shown as often as not: the smaller, the more keys are found."""
+    return threshold.least
+
+
+def best(offers: Iterable[Any]) -> Any:
+    """The threshold that shows the most keys."""
+    return min(offers, key=lambda offer: (predicted(offer), offer.noise.stddev, offer.noise.name))

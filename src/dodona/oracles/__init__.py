@@ -1,0 +1,13 @@
+"""WHO is trusted: the one idea, in one room.
+
+An oracle answers statistical queries (``oracle.py`` is the contract), and which one you hold says who is trusted:
+
+- ``exact``: the holder of the rows, for their own eyes: no noise;
+- ``curator``: one curator holds the rows, charges a ledger, and adds noise;
+- ``local``: nobody: each row randomises itself;
+- ``collected``: nobody: reports that real people's devices sent;
+- ``remote``: a server's curator, over HTTP;
+- ``synopsis``: nobody any more: what is published answers for ever.
+
+``view``, ``fronts`` and ``arrays`` stand before an oracle and pass questions on.
+"""

@@ -1,0 +1,228 @@
+"""What is made of noisy sums: the rows a statement gives, and before that what error they will have.
+
+Tables with margins that go through every step. Post-processing only, so it is free: all is made of the answer.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dodona.errors import BadEffort
+from dodona.oracles.answer import Answer, Expected, Price, rough
+from dodona.oracles.effort import Effort
+from dodona.oracles.finishing.columns import Col, Numbers, numbers_of, printed
+from dodona.oracles.finishing.laws import Law
+from dodona.oracles.finishing.tables import RATIOS, Finisher
+from dodona.oracles.rows import EMPTY, LOST, NO_NOISE, Cell, Estimate, Rows
+from dodona.query.plan import compile_query
+from dodona.query.quantiles import Quantiles
+from dodona.query.select import Field, Select
+from dodona.query.select.finishing import Stage
+
+Floats = NDArray[Any]
+_SIZE = 1000  # of a group, where the number of rows is private
+
+
+def finish(select: Select, answer: Answer) -> Rows:
+    """The statement's table from the noisy sums."""
+    numbers = numbers_of(select, answer.total, answer.spread, answer.margin, answer.grain, answer.segments)
+    law = Law.of(np.asarray(answer.spread), _array(answer.grain), answer.confidence, answer.cost.mechanism)
+    finisher = Finisher(select, numbers, law, answer.proven)
+    table = finisher.table(select.made)
+    among = _chosen_among(finisher, select.made)
+    gone = EMPTY if answer.cost.mechanism == NO_NOISE else LOST
+    columns: list[list[Cell]] = []
+    told = [_selection(len(table.order), among)] if among else []
+    for place, column in enumerate(select.made.columns):
+        of = table.columns[place]
+        if of.noisy:
+            of = finisher.table(select.made, of.parts * max(among, 1)).columns[place]
+        shown = of.at(table.order)
+        if not of.noisy or of.kind != "number":
+            columns.append(list(printed(shown)))
+            loose = int(np.sum(shown.unsure | ((shown.low < shown.high) if of.kind == "condition" else False)))
+            if loose and finisher.noisy:
+                told.append(f"{column.name}: {loose:,} of {len(table.order):,} might be another without noise")
+        else:
+            columns.append(_estimates(shown, gone))
+    records = tuple(zip(*columns, strict=True))
+    return Rows(select.columns, records, answer.confidence, answer.cost, answer.leaves_out, tuple(told))
+
+
+def _selection(shown: int, among: int) -> str:
+    return (
+        f"noise had a part in choosing these {shown:,} rows: the margins hold for all {among:,} that might have been "
+        "shown, at once"
+    )
+
+
+def _chosen_among(finisher: Finisher, made: Stage) -> int:
+    """How many rows might have been shown, where noise decides which are; else 0.
+
+    All that there are, whatever the noise said: that they might have been is not judged by the noise itself.
+    """
+    inside = finisher.table(made).inside
+    return len(inside.null) if finisher.noisy and inside.noisy else 0
+
+
+def _margin(of: Col) -> Floats:
+    """How far each number may be off; infinite where nothing is known."""
+    if of.margin is not None:
+        return of.margin
+    with np.errstate(invalid="ignore"):
+        within = np.maximum(of.value - of.low, of.high - of.value)
+    return np.where(np.isnan(within), np.inf, within)
+
+
+def _estimates(of: Col, gone: str) -> list[Cell]:
+    """Numbers with their margins."""
+    margin = _margin(of)
+    lost = np.zeros(of.rows, dtype=bool) if of.lost is None else of.lost
+    cells: list[Cell] = []
+    for value, within, none, unsure, known in zip(of.value, margin, of.null, of.unsure, lost, strict=True):
+        if none and not unsure and not known:
+            cells.append(None)
+        else:
+            away = known or unsure or not np.isfinite(within)
+            wide = float(within) if np.isfinite(within) and not (unsure and not known) else np.inf
+            cells.append(Estimate(float(value), wide, of.proven, gone if away else ""))
+    return cells
+
+
+# -- before anything is spent ------------------------------------------------------------------------------------------
+
+
+def expected(select: Select | None, price: Price) -> Price:
+    """The price with the error of each printed number, for groups of equal size where it depends on the size."""
+    if select is None or price.columns:  # told already, by who made the price
+        return price
+    printed_fields = select.printed
+    if printed_fields is not None:
+        return replace(price, columns=tuple(_expected(field, price) for field in printed_fields if field.kind != "key"))
+    return replace(price, columns=_made(select, price))
+
+
+def _array(part: Any) -> Floats | None:
+    return None if part is None else np.asarray(part, dtype=np.float64)
+
+
+def _wide(part: Any, width: int) -> Any:
+    return None if part is None else np.asarray(part, dtype=np.float64).reshape(-1, width)
+
+
+def _expected(field: Field, price: Price) -> Expected:
+    """Of a column that is printed as it was asked."""
+    width = np.shape(price.spread)[-1]
+    spread, margin, grain = (_wide(part, width) for part in (price.spread, price.margin, price.grain))
+    picked = list(field.leaves)
+    if field.kind in RATIOS:
+        size = max(1, (price.rows or _SIZE * len(spread)) // len(spread))
+        error = spread[:1, picked], margin[:1, picked], None if grain is None else grain[:1, picked]
+        return _foreseen(field, size, error, price)
+    name = f"{field.name}, in ranks" if field.kind == "quantile" else field.name
+    return Expected(name, float(margin[:, picked].max()))
+
+
+def _foreseen(field: Field, size: int, error: tuple[Floats, Floats, Floats | None], price: Price) -> Expected:
+    """The widest error among groups of ``size`` rows: of averages in the middle, between, and at the end of the range;
+    of others where values are spread evenly over the range, or over a half of it.
+    """
+    totals = _totals(field, size)
+    wide = [None if part is None else np.broadcast_to(part, totals.shape) for part in error]
+    law = Law.of(np.asarray(price.spread), _array(price.grain), price.confidence, price.cost.mechanism)
+    found = RATIOS[field.kind](law.sums(totals, wide[0], wide[1], wide[2], 1), field)  # type: ignore[arg-type]
+    margin = float(np.max(np.maximum(found.value - found.low, found.high - found.value)))
+    return Expected(field.name, margin, size, bool(found.lost.all()))
+
+
+def _totals(field: Field, size: int) -> Floats:
+    """What the leaves of a ratio may be in a group of so many rows."""
+    x, y = field.half, field.other
+    if field.kind == "avg":
+        return np.array([[part * x, 1.0] for part in (0.0, 0.5, 1.0)]) * size
+    if field.kind == "covariance":
+        return np.array([[0.0, 0.0, x * y / 6, 1.0], [x / 2, y / 2, x * y / 3, 1.0]]) * size
+    if field.kind == "correlation":
+        return np.array([[0.0, 0.0, x * y / 6, x * x / 3, y * y / 3, 1.0]]) * size
+    return np.array([[0.0, x * x / 3, 1.0], [x / 2, x * x / 3, 1.0]]) * size
+
+
+def _made(select: Select, price: Price) -> tuple[Expected, ...]:
+    """Of columns that are made of others: as they would be for groups of equal size, values in their middle."""
+    if any(isinstance(core.query, Quantiles) for core in select.cores):
+        return ()
+    size, numbers = _typical(select, price)
+    law = Law.of(np.asarray(price.spread), _array(price.grain), price.confidence, price.cost.mechanism)
+    finisher = Finisher(select, numbers, law, price.proven)
+    table = finisher.table(select.made)
+    among = max(1, _chosen_among(finisher, select.made))
+    found = []
+    for place, column in enumerate(select.made.columns):
+        of = table.columns[place]
+        if not of.noisy or of.kind != "number":
+            continue
+        of = finisher.table(select.made, of.parts * among).columns[place]
+        margin = _margin(of)
+        known = margin[np.isfinite(margin) & ~of.unsure]
+        lost = not len(known)
+        sized = None if of.form is not None else size
+        found.append(Expected(column.name, 0.0 if lost else float(known.max()), sized, lost))
+    return tuple(found)
+
+
+def _typical(select: Select, price: Price) -> tuple[int, list[Numbers]]:
+    segments = [compile_query(core.query, select.schema, level=True).segments[0] for core in select.cores]
+    sizes = [int(np.prod(segment.shape)) for segment in segments]
+    arrays = (_array(part) for part in (price.spread, price.margin, price.grain))
+    spread, margin, grain = (None if part is None else np.broadcast_to(part.ravel(), sum(sizes)) for part in arrays)
+    least, totals = 0, []
+    for core, segment in zip(select.cores, segments, strict=True):
+        groups = max(1, int(np.prod(segment.shape[:-1])))
+        least = max(1, (price.rows or _SIZE * groups) // groups)
+        total = np.zeros((groups, segment.shape[-1]))
+        for field in core.fields:
+            leaves = _totals(field, least)[0] if field.kind in RATIOS else [_sum(field, least)] if field.leaves else []
+            for leaf, value in zip(field.leaves, leaves, strict=True):
+                total[:, leaf] = value
+        totals.append(total.ravel())
+    return least, numbers_of(select, np.concatenate(totals), spread, margin, grain, segments)
+
+
+def _sum(field: Field, size: int) -> float:
+    return size * (1.0 if field.kind == "count" else (field.low + field.high) / 2)
+
+
+def require_printable(select: Select, effort: Effort) -> None:
+    """Refuses a tolerance for a statement whose printed errors depend on how many rows a group has."""
+    if effort.kind != "tolerance":
+        return
+    fields = select.printed
+    if fields is None:
+        raise BadEffort(
+            "a tolerance is kept for every number that is printed, and the error of numbers that are made of others "
+            "depends on what these are. State share=, epsilon= or rho= instead; the price says which error to expect. "
+            "A tolerance can be stated for keys, COUNT and SUM as they are, sorted or cut elsewhere."
+        )
+    ratios = [field for field in fields if field.kind in RATIOS]
+    if ratios:
+        raise BadEffort(
+            f"a tolerance is kept for every number that is printed, and the error of {ratios[0].name} depends on how "
+            "many rows are in its group, which is private. State share=, epsilon= or rho= instead; the price says "
+            "which error to expect. A tolerance can be stated for COUNT and SUM, and, for a mean over all rows, by "
+            "asking the expression itself: ask, not SELECT."
+        )
+
+
+def require_kept(rows: Rows, effort: Effort) -> Rows:
+    """Refuses a table in which a margin is above the tolerance; for oracles whose answers are free."""
+    margins = [cell.margin for record in rows for cell in record if isinstance(cell, Estimate)]
+    if effort.kind == "tolerance" and margins and max(margins) > effort.amount:
+        raise BadEffort(
+            f"a tolerance is kept for every number that is printed: one of these is known to ± {rough(max(margins))} "
+            f"only. Got {float(effort.amount):g}. State a larger one, or none."
+        )
+    return rows

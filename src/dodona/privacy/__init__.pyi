@@ -1,0 +1,11 @@
+from dodona.privacy.budget import FREE as FREE
+from dodona.privacy.budget import UNITS as UNITS
+from dodona.privacy.budget import Budget as Budget
+from dodona.privacy.budget import Cost as Cost
+from dodona.privacy.ledger import Charge as Charge
+from dodona.privacy.ledger import Entry as Entry
+from dodona.privacy.ledger import Ledger as Ledger
+from dodona.privacy.ledger import Receipt as Receipt
+from dodona.privacy.ledger import Verified as Verified
+from dodona.privacy.ledger.sqlite import SqliteLedger as SqliteLedger
+from dodona.privacy.numbers import exact as exact

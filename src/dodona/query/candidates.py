@@ -1,0 +1,208 @@
+"""Candidates by the million: scores that follow from a few totals, for a private choice among them.
+
+A class of 10^7 hypotheses has 10^7 scores, yet all of them follow from some thousand statistics of the rows. ``Scores``
+names both: ``statistics`` is an ordinary query whose totals the engines compute, and ``tally`` the exact map from those
+totals to one score per candidate: most often sums and differences (how many rows a hypothesis gets right), but it may
+be any function of the totals, such as the worst or the summed distance from public numbers. Only ``select`` takes it;
+the map runs where the choice is made, and nothing but the chosen index leaves.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import re
+from abc import abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dodona.errors import BadQuery
+from dodona.query.expr import Column, Expr, expr_from_json
+from dodona.query.schema import Schema
+from dodona.query.statistic import Query
+
+
+class Scores(Query):
+    """Abstract. Neighbouring tables differ in no score by more than ``sensitivity``: every kind must keep that promise,
+    since the privacy of the choice rests on it (checked in tests/laws, for each kind and both neighbour relations).
+    """
+
+    @property
+    def linear(self) -> bool:
+        """Whether ``tally`` is linear in the totals, up to a public constant, so that noise of mean 0 in the totals is
+        noise of mean 0 in the scores. Oracles that choose by noisy totals refuse other kinds.
+        """
+        return True
+
+    def sensitivity(self, neighbours: str) -> int:  # noqa: ARG002 - by default scores count rows
+        """How far a score can differ between neighbouring tables. 1 is right where a row adds 0 or 1 to each score (to
+        replace it moves none by more), and for distances of such counts from public numbers; others override it.
+        """
+        return 1
+
+    @abstractmethod
+    def statistics(self, schema: Schema) -> Query:
+        """The totals the scores are made of."""
+
+    @abstractmethod
+    def count(self, schema: Schema) -> int:
+        """How many candidates there are."""
+
+    @abstractmethod
+    def tally(self, schema: Schema, totals: NDArray[Any]) -> NDArray[Any]:
+        """One whole score per candidate from whole totals; a kind that is ``linear`` takes any numbers."""
+
+
+def require_public_numbers(values: NDArray[Any], most: int) -> None:
+    """Refuses numbers beside which a sum could leave 64 bits: one row would then move a score by 2^64, or make the
+    choice fail where without it there is one. ``most``: of their sizes together.
+    """
+    held = np.asarray(values)
+    if held.ndim != 1 or held.dtype != np.int64 or float(np.abs(held.astype(np.float64)).sum()) > most:
+        raise BadQuery(f"the public numbers of scores must be whole, with sizes that sum to at most {most:,}.")
+
+
+def require_like(values: NDArray[Any], public: NDArray[Any]) -> None:
+    """Refuses to stretch one total over many public numbers: a row would count once for each of them."""
+    if np.shape(values) != np.shape(public):
+        raise BadQuery("scores must state one public number for each total.")
+
+
+# Algorithms that no statistical query can express, as values: named, priced and logged like a query, run by a curator.
+#
+# KLNRS separates the models: PARITY is learned privately by a trusted server (Theorem 4.4) and by no sequence of
+# statistical queries, hence by no local protocol (Corollary 5.15). So a ``Procedure`` is not asked, it is handed to
+# ``oracle.run``: only an oracle that holds rows can run it, by an interpreter of its own. It is a frozen value; nothing
+# of the asker's runs.
+
+
+MOST_BITS = 8192
+MOST_RUNS = 1024
+
+
+class Procedure(Query):
+    """Abstract: what can be run and not asked. Concrete kinds are final."""
+
+    @abstractmethod
+    def rewritten(self, change: Callable[[Expr], Expr]) -> Procedure:
+        """The same procedure with every expression changed."""
+
+
+@dataclass(frozen=True)
+class ParityProcedure(Procedure):
+    """A*: find r with r.x = label mod 2 on most rows (KLNRS section 4), x the ``bits`` of a row; NULL counts as false.
+
+    ``parts`` disjoint training parts of about ``part_rows`` rows, on each ``repeats`` runs of A at epsilon/``repeats``;
+    the candidates are judged with noise on about ``test_rows`` others. The sizes set the chance of a row to fall in
+    each part, whatever the true number of rows is. The result: ``r`` as a list of 0 and 1, or None where every run
+    refused, and ``wrong``, its noisy number of errors on the test rows.
+    """
+
+    bits: tuple[Expr, ...]
+    label: Expr
+    parts: int
+    repeats: int
+    part_rows: int
+    test_rows: int
+
+    def __post_init__(self) -> None:
+        if not 1 <= len(self.bits) <= MOST_BITS:
+            raise BadQuery(f"a parity must be over 1 to {MOST_BITS} bits. Got {len(self.bits)}.")
+        if min(self.parts, self.repeats) < 1 or self.parts * self.repeats > MOST_RUNS:
+            raise BadQuery(f"there must be 1 to {MOST_RUNS} runs. Got {self.parts} parts, {self.repeats} repeats.")
+        if min(self.part_rows, self.test_rows) < 1:
+            raise BadQuery(f"parts must have rows. Got {self.part_rows} to train and {self.test_rows} to test.")
+
+    def rewritten(self, change: Callable[[Expr], Expr]) -> ParityProcedure:
+        sizes = self.parts, self.repeats, self.part_rows, self.test_rows
+        return ParityProcedure(tuple(map(change, self.bits)), change(self.label), *sizes)
+
+    def to_json(self) -> dict[str, Any]:
+        sizes = {name: getattr(self, name) for name in _SIZES}
+        return {"parity": {"bits": [b.to_json() for b in self.bits], "label": self.label.to_json(), **sizes}}
+
+    def __str__(self) -> str:
+        return f"the parity of {len(self.bits)} bits that gives {self.label}"
+
+
+_SIZES = ("parts", "repeats", "part_rows", "test_rows")
+MOST_EACH = 1024
+_RATIO = re.compile(r"[0-9]{1,60}(/[1-9][0-9]{0,60})?", re.ASCII)
+
+
+@dataclass(frozen=True)
+class OpenKeys(Procedure):
+    """Which values of a ``column`` enough people have, and how many have each, with noise: keys that nobody listed.
+
+    At most ``each`` values of a person count. ``delta``: the chance that one who stands alone is seen all the same. The
+    result: ``keys``, ``counts`` (with noise), and ``threshold``, what the noise is and from which count on it shows.
+    """
+
+    column: str
+    each: int
+    delta: Fraction
+
+    def __post_init__(self) -> None:
+        if isinstance(self.each, bool) or not isinstance(self.each, int) or not 1 <= self.each <= MOST_EACH:
+            raise BadQuery(f"each must be a whole number of keys of one person, 1 to {MOST_EACH}. Got {self.each!r}.")
+
+    def rewritten(self, change: Callable[[Expr], Expr]) -> OpenKeys:
+        changed = change(Column(self.column))
+        if not isinstance(changed, Column):
+            raise BadQuery(f"keys are of a column as it is stored, and here {self.column} is computed: {changed}.")
+        return OpenKeys(changed.name, self.each, self.delta)
+
+    def to_json(self) -> dict[str, Any]:
+        return {"keys": {"column": self.column, "each": self.each, "delta": str(self.delta)}}
+
+    def __str__(self) -> str:
+        many = "" if self.each == 1 else f", at most {self.each} of a person"
+        return f"the keys of {self.column}{many}"
+
+
+def procedure_from_json(data: Any) -> Procedure:
+    """The inverse of ``to_json``; unknown shapes are refused."""
+    match data:
+        case {"parity": {"bits": list(bits), "label": label, **sizes}, **rest} if not rest and {*sizes} == {*_SIZES}:
+            counts = [size for size in (sizes[name] for name in _SIZES) if type(size) is int]
+            if len(counts) == len(_SIZES):
+                return ParityProcedure(tuple(map(expr_from_json, bits)), expr_from_json(label), *counts)
+        case {"keys": {"column": str(column), "each": int(each), "delta": str(delta), **rest}, **more}:
+            if not rest and not more and _RATIO.fullmatch(delta):
+                return OpenKeys(column, each, Fraction(delta))
+    raise BadQuery("a procedure must be a parity or keys, as to_json writes them.")
+
+
+# Whole numbers and bits as short text, exact, for values that hold thousands of them and still travel as JSON.
+
+
+def packed(values: NDArray[Any]) -> str:
+    """64-bit whole numbers, least byte first, in base64."""
+    return base64.b64encode(np.ascontiguousarray(values, dtype="<i8").tobytes()).decode("ascii")
+
+
+def unpacked(text: Any) -> NDArray[np.int64]:
+    """The inverse of ``packed``."""
+    try:
+        return np.frombuffer(base64.b64decode(text, validate=True), dtype="<i8").astype(np.int64)
+    except (TypeError, ValueError, binascii.Error):
+        raise BadQuery("packed numbers must be base64 of 64-bit whole numbers.") from None
+
+
+def packed_bits(values: NDArray[np.bool_]) -> str:
+    """Bits, row by row, filled up with zeros to whole 64-bit words."""
+    flat = np.packbits(values.ravel())
+    return packed(np.pad(flat, (0, -len(flat) % 8)).view("<i8"))
+
+
+def unpacked_bits(text: Any, count: int) -> NDArray[np.bool_]:
+    """The first ``count`` of the bits; refused where there are fewer, or whole words more."""
+    bits = np.unpackbits(unpacked(text).astype("<i8").view(np.uint8))
+    if not 0 <= len(bits) - count < 64:
+        raise BadQuery("packed bits must be as many as are needed here.")
+    return bits[:count].astype(np.bool_)

@@ -1,0 +1,380 @@
+"""SELECT: a statement in SQL as a query to ask, and what to make of its answer.
+
+What speaks of rows (FROM, WHERE, GROUP BY, aggregates) becomes a *core*: a query with a noisy table as its answer. All
+the rest is finishing (``finishing.py``): it is made of the noisy table, so it costs nothing and is charged alike.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from typing import Any
+
+from dodona.errors import BadQuery
+from dodona.query.compiler import Compiler
+from dodona.query.expr import Call, Expr
+from dodona.query.program import Builder
+from dodona.query.quantiles import Quantiles, quantiles
+from dodona.query.schema import Schema, same_name
+from dodona.query.select.aggregates import (
+    AGGREGATES,
+    ONE,
+    Collector,
+    Field,
+    not_a_select,
+    require_clauses,
+    require_union,
+)
+from dodona.query.select.clauses import Draft, Made, fold_name, folds, key_trees, require_keys
+from dodona.query.select.finishing import (
+    Grouped,
+    Named,
+    Stage,
+    Union,
+    kind_of,
+    named,
+    place_of,
+    require_condition,
+    slot,
+)
+from dodona.query.select.levels import RowLevel, TableLevel
+from dodona.query.select.source import (
+    Join,
+    Scope,
+    Source,
+    read_from,
+    read_source,
+    settle_names,
+    split_options,
+    split_persons,
+    strip_names,
+)
+from dodona.query.statistic import Distinct, Gate, Partition, Query, Stack, Value
+from dodona.query.text import parse_tree, refuse, translate, uncommented
+from dodona.query.unit import Bounds
+
+__all__ = [
+    "AGGREGATES",
+    "Core",
+    "Field",
+    "Join",
+    "Scope",
+    "Select",
+    "Source",
+    "is_select",
+    "parse_select",
+    "quantile_table",
+    "read_from",
+    "read_source",
+    "split_options",
+    "split_persons",
+]
+
+
+MOST_TABLES = 16
+"""SELECTs in one statement."""
+_BEFORE = frozenset({"expressions", "from", "from_", "where", "group", "with", "with_", "kind"})
+_AFTER = frozenset({"having", "order", "limit", "offset", "distinct"})
+
+
+@dataclass(frozen=True)
+class Core:
+    """A noisy table: the query, the columns of its answer, and how many of them are keys."""
+
+    query: Query
+    fields: tuple[Field, ...]
+    keys: int
+
+
+@dataclass(frozen=True)
+class Select:
+    """A parsed statement: what to ask, and what to make of the answer. ``schema``: what it was read by.
+
+    ``bounds``: with how much of its rows one person counts, where the statement says so.
+    """
+
+    text: str
+    cores: tuple[Core, ...]
+    made: Stage
+    schema: Schema
+    bounds: Bounds | None = None
+
+    @property
+    def query(self) -> Query:
+        """What is asked, and charged."""
+        return self.cores[0].query if len(self.cores) == 1 else Stack(tuple(core.query for core in self.cores))
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The names of the result's columns."""
+        return tuple(column.name for column in self.made.columns)
+
+    @property
+    def printed(self) -> tuple[Field, ...] | None:
+        """Its columns where they are those of the noisy table as they are; else None."""
+        if not self.made.plain:
+            return None
+        places = [place_of(column.of) for column in self.made.columns]
+        fields = self.cores[self.made.of.core].fields  # type: ignore[union-attr]
+        if any(place is None for place in places):
+            return None
+        return tuple(
+            replace(fields[place], name=column.name)  # type: ignore[index]
+            for place, column in zip(places, self.made.columns, strict=True)
+        )
+
+
+def is_select(text: str) -> bool:
+    """Whether a text is a statement rather than a row expression."""
+    words = text.replace("(", " ").split(maxsplit=1)
+    return bool(words) and (words[0].upper() in ("SELECT", "WITH") or words[0].startswith(("--", "/*")))
+
+
+def parse_select(
+    text: str, schema: Schema, name: str, whose: str | None = None, *, other: bool = True, scope: Scope | None = None
+) -> Select:
+    """The statement; whatever is not understood is refused with what to write instead.
+
+    ``scope``: what names mean, where several tables are joined: then FROM was read before (``source.py``).
+
+    ``whose``: the column that says whose row it is, where there is one. Nobody can ask what it holds, but every row
+    that counts is someone's, so COUNT of it is COUNT(*). ``other``: rows in none of the groups have one of their own,
+    the last.
+    """
+    reader = _Reader(schema, name, whose, other, scope)
+    statement, bounds = split_options(uncommented(text))
+    table = reader.table(parse_tree(statement), {})
+    if not reader.cores:
+        raise BadQuery(f"FROM must name the table there is: {name}.")
+    made = table.source
+    if not isinstance(made, Stage):
+        made = Stage(made, columns=tuple(Named(n, slot(place)) for place, n in enumerate(table.names)))
+    if len(reader.cores) > 1 and any(isinstance(core.query, Quantiles) for core in reader.cores):
+        raise BadQuery(
+            "quantiles stand in a statement of one SELECT over the rows: ask for the others in a second one."
+        )
+    if reader.people:
+        if len(reader.cores) > 1:
+            raise BadQuery("COUNT(DISTINCT ...) stands in a statement of one SELECT over the rows: ask it by itself.")
+        bounds = replace(bounds or Bounds(), max_rows_per_group=1)  # each person counts once in a group
+    return Select(text, tuple(reader.cores), made, schema, bounds)
+
+
+def quantile_table(query: Quantiles, schema: Schema) -> Select:
+    """Quantiles that were asked for outside a SELECT, as the table of one: keys, then a column for each."""
+    keys = [_key(key, axis, schema) for axis, key in enumerate(query.by)]
+    fields = (*keys, *quantile_fields(query, schema))
+    columns = tuple(Named(field.name, slot(place)) for place, field in enumerate(fields))
+    return Select(str(query), (Core(query, fields, len(keys)),), Stage(Grouped(0), columns=columns), schema)
+
+
+def _plain_keys(group: Any, items: list[Any]) -> list[Any]:
+    keys, sets = key_trees(group, items, None)
+    if sets is not None:
+        raise refuse(group, "ROLLUP, CUBE and GROUPING SETS stand in a SELECT over the rows; here GROUP BY takes keys")
+    return keys
+
+
+def _key(key: Expr, axis: int, schema: Schema, *, other: bool = False) -> Field:
+    found = Compiler(schema, Builder()).value(key).type
+    texts = bool(found.step) or any(isinstance(label, str) for label in found.labels)
+    labels = "text" if texts else "condition" if found.kind == "boolean" else "number"
+    return Field(str(key), "key", axis=axis, labels=labels, nullable=found.nullable and other)
+
+
+class _Reader:
+    """Reads statements over one table of rows; collects the cores."""
+
+    def __init__(self, schema: Schema, name: str, whose: str | None, other: bool, scope: Scope | None) -> None:
+        self.schema, self.name, self.whose, self.other, self.scope = schema, name, whose, other, scope
+        self.cores: list[Core] = []
+        self._seen, self._used = 0, set[str]()
+        self.people = False  # whether COUNT(DISTINCT ...) counts them
+
+    def table(self, tree: Any, known: dict[str, Made]) -> Made:
+        """A SELECT, or several put below each other. ``known``: tables that WITH named."""
+        kind = type(tree).__name__
+        self._seen += 1
+        if self._seen > MOST_TABLES:
+            raise refuse(tree, f"a statement has at most {MOST_TABLES} SELECTs")
+        if kind == "Subquery":
+            require_clauses(tree, frozenset({"this", "alias"}))
+            return self.table(tree.this, known)
+        if kind in ("Union", "Intersect", "Except"):
+            return self._union(tree, known)
+        if kind != "Select":
+            raise not_a_select(tree)
+        require_clauses(tree, _BEFORE | _AFTER | ({"joins"} if self.scope else set()))
+        local = self._with(tree, known)
+        known = {**known, **local}
+        made = self._made(tree, known)
+        for name in local:
+            if name.casefold() not in self._used:
+                raise refuse(tree, f"{name} is never read: it would be charged for nothing")
+        return made
+
+    def _made(self, tree: Any, known: dict[str, Made]) -> Made:
+        """From what FROM names: the rows, or a finished table."""
+        source = tree.args.get("from") or tree.args.get("from_")
+        table: Any = source.this if source else None
+        if type(table).__name__ == "Subquery":
+            return self._over(tree, self.table(table.this, known), str(table.alias))
+        if type(table).__name__ != "Table":
+            raise BadQuery(f"FROM must name the one table there is: {self.name}.")
+        require_clauses(table, frozenset({"this", "alias"}))
+        alias = str(table.alias) or str(table.name)
+        below = next((found for name, found in known.items() if same_name(name, str(table.name))), None)
+        if below is not None:
+            self._used.add(str(table.name).casefold())
+            return self._over(tree, below, alias)
+        if self.scope is None and not same_name(str(table.name), self.name):
+            raise refuse(table, f"FROM must name the one table there is: {self.name}. Got {table.name}")
+        return self._core(tree, alias)
+
+    def _with(self, tree: Any, known: dict[str, Made]) -> dict[str, Made]:
+        given = tree.args.get("with") or tree.args.get("with_")
+        if given is None:
+            return {}
+        if given.args.get("recursive"):
+            raise refuse(tree, "WITH RECURSIVE has no use here: each table is made of the one before")
+        found: dict[str, Made] = {}
+        for part in given.expressions:
+            require_clauses(part, frozenset({"this", "alias"}))
+            made = self.table(part.this, {**known, **found})
+            columns = [str(column.name) for column in part.args["alias"].args.get("columns") or ()]
+            if columns and len(columns) != len(made.names):
+                raise refuse(part, f"{part.alias} names {len(columns)} columns, and has {len(made.names)}")
+            found[str(part.alias)] = replace(made, names=tuple(columns)) if columns else made
+        return found
+
+    def _union(self, tree: Any, known: dict[str, Made]) -> Made:
+        require_union(tree)
+        known = {**known, **self._with(tree, known)}
+        parts = [self.table(side, known) for side in (tree.this, tree.expression)]
+        first, second = parts
+        if len(first.names) != len(second.names):
+            raise refuse(
+                tree, f"UNION ALL joins tables of as many columns. Got {len(first.names)} and {len(second.names)}"
+            )
+        kinds = []
+        for name, *pair in zip(first.names, first.kinds, second.kinds, strict=True):
+            families = {"number" if kind == "condition" else kind for kind in pair} - {"null"}
+            if len(families) > 1:
+                raise refuse(tree, f"{name} holds text in one table of a UNION ALL and numbers in another")
+            kinds.append(pair[0] if pair[0] == pair[1] else next(iter(families), "null"))
+        public = tuple(one and two for one, two in zip(first.public, second.public, strict=True))
+        both = Made(Union((first.source, second.source)), first.names, tuple(kinds), public)
+        if any(tree.args.get(clause) for clause in ("order", "limit", "offset")):
+            return Draft(tree, TableLevel(both.names, None), both.names).table(both.source, both)
+        return both
+
+    def _core(self, tree: Any, alias: str) -> Made:
+        """A SELECT over the rows."""
+        joined = self.scope is not None and bool(tree.args.get("joins"))
+        scope = self.scope if joined and self.scope else Scope({alias: {own: own for own in self.schema}})
+        settle_names(tree, self.schema, scope)
+        group, items = tree.args.get("group"), list(tree.expressions)
+        trees, sets = key_trees(group, items, self.schema)
+        keys = list(dict.fromkeys(translate(key) for key in trees))
+        where = tree.args.get("where")
+        collector = Collector(self.schema, self.whose)
+        level = RowLevel(keys, collector)
+        number = len(self.cores)
+        self.cores.append(Core(Stack((Value(ONE),)), (), 0))  # its place; what it asks is known below
+        listed = None
+        if sets is not None:
+            listed = tuple(tuple(sorted({keys.index(translate(key)) for key in some})) for some in sets)
+            level.sets = True
+        below = Made(Grouped(number, listed), (), (), ())
+        draft = Draft(tree, level)
+        conditions = [*scope.conditions, *([translate(where.this)] if where else [])]
+        condition = Call("and", tuple(conditions)) if len(conditions) > 1 else conditions[0] if conditions else None
+        fields = [_key(key, axis, self.schema, other=self.other) for axis, key in enumerate(keys)]
+        if level.ranked:
+            if sets is not None:
+                raise refuse(group, "quantiles are asked by plain keys: a total's quantile is no sum of its groups'")
+            if level.fields:
+                raise refuse(
+                    draft.aggregated(),
+                    "a statement with quantiles has keys and quantiles alone: they are found by another mechanism "
+                    "than sums. Ask for the other aggregates in a second statement, with a part of the effort each",
+                )
+            wanted: dict[Expr, list[Any]] = {}
+            for of, fraction in level.ranked:
+                wanted.setdefault(of, []).append(fraction)
+            ranked = quantiles(list(wanted.items()), by=keys, where=condition, other=self.other)
+            places = [(of, fraction) for of, fractions in ranked.parts for fraction in fractions]
+            made = quantile_fields(ranked, self.schema)
+            self.cores[number] = Core(ranked, (*fields, *(made[places.index(one)] for one in level.ranked)), len(keys))
+        else:
+            collector.require_one_kind()
+            self.people = self.people or collector.people
+            leaves = collector.leaves or [ONE]
+            if sets is not None and (collector.people or any(isinstance(leaf, Distinct) for leaf in leaves)):
+                raise refuse(
+                    group,
+                    "COUNT(DISTINCT ...) is asked by plain keys: who or what is in several groups counts once in their "
+                    "total, which is then no sum of theirs. Ask for the total in a second statement",
+                )
+            query: Query = Stack(tuple(leaf if isinstance(leaf, Distinct) else Value(leaf) for leaf in leaves))
+            for key in reversed(keys):
+                query = Partition(key, query, self.other)
+            query = query if condition is None else Gate(condition, query)
+            self.cores[number] = Core(query, (*fields, *level.fields), len(keys))
+        core = self.cores[number]
+        names = tuple(field.name for field in core.fields)
+        kinds = tuple(field.labels or "number" for field in core.fields)
+        public = tuple(field.kind == "key" for field in core.fields)
+        return draft.table(below.source, Made(below.source, names, kinds, public))
+
+    def _over(self, tree: Any, below: Made, alias: str) -> Made:
+        """A SELECT over a finished table."""
+        strip_names(tree, alias)
+        group, items = tree.args.get("group"), list(tree.expressions)
+        grouped = group is not None or any(folds(item) for item in items) or bool(tree.args.get("having"))
+        keys = _plain_keys(group, items) if grouped else None
+        level = TableLevel(below.names, keys)
+        where = tree.args.get("where")
+        condition = None if where is None else require_condition(level.source(where.this), below.kinds, "WHERE")
+        draft = Draft(tree, level)
+        if keys is None:
+            return draft.table(below.source, below, where=condition)
+        assert level.keys is not None
+        require_keys(level.keys, below.public, below.names, "GROUP BY")
+        for fold in level.folds:
+            if fold.kind in ("sum", "avg") and fold.of is not None and kind_of(fold.of, below.kinds) == "text":
+                raise BadQuery(f"{fold.kind.upper()} takes numbers, and {named(fold.of, below.names)} is text")
+            if fold.where is not None:
+                require_condition(fold.where, below.kinds, "FILTER")
+        names = (
+            *(named(key, below.names) for key in level.keys),
+            *(fold_name(fold, below.names) for fold in level.folds),
+        )
+        kinds = (
+            *(kind_of(key, below.kinds) for key in level.keys),
+            *(
+                kind_of(f.of, below.kinds) if f.kind in ("min", "max") and f.of is not None else "number"
+                for f in level.folds
+            ),
+        )
+        return draft.table(
+            below.source,
+            Made(below.source, names, kinds, (*(True for _ in level.keys), *(False for _ in level.folds))),
+            where=condition,
+            by=tuple(level.keys),
+            folds=tuple(level.folds),
+        )
+
+
+def quantile_fields(query: Quantiles, schema: Schema) -> list[Field]:
+    """A column for each quantile, with the range it is of where that can be told apart from its margin."""
+    fields: list[Field] = []
+    for (of, fractions), scale in zip(query.parts, query.scales(schema), strict=True):
+        low, high = (scale.low, scale.high) if query.bracket else (0.0, 0.0)
+        for fraction in fractions:
+            fields.append(Field(_label(of, fraction), "quantile", leaves=(len(fields),), low=low, high=high))
+    return fields
+
+
+def _label(of: Expr, fraction: Fraction) -> str:
+    return f"median({of})" if 2 * fraction == 1 else f"quantile({of}, {float(fraction):g})"

@@ -1,0 +1,282 @@
+"""The clauses of one SELECT: what it lists, GROUP BY with its sets of keys, HAVING, ORDER BY and LIMIT."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from itertools import combinations, product
+from typing import Any
+
+from dodona.errors import BadQuery
+from dodona.query.expr import Expr
+from dodona.query.quantiles import QUANTILES
+from dodona.query.schema import Schema, same_name
+from dodona.query.select.aggregates import is_aggregate
+from dodona.query.select.finishing import (
+    Named,
+    Source,
+    Stage,
+    is_public,
+    kind_of,
+    named,
+    places_of,
+    require_condition,
+    slot,
+)
+from dodona.query.select.levels import Level, RowLevel, TableLevel, position_in
+from dodona.query.text import refuse
+
+
+@dataclass(frozen=True)
+class Made:
+    """A finished table: where it comes from, its columns' names and kinds, and which of them noise has no part in."""
+
+    source: Source
+    names: tuple[str, ...]
+    kinds: tuple[str, ...]
+    public: tuple[bool, ...]
+
+
+class Draft:
+    """Items, HAVING and ORDER BY of one SELECT, read before it is known how many columns there are below."""
+
+    def __init__(self, tree: Any, level: Level, stars: tuple[str, ...] | None = None) -> None:
+        self.tree, self.level = tree, level
+        self.items: list[tuple[str | None, Expr]] = []
+        if stars is not None:
+            self.items = [(name, slot(place)) for place, name in enumerate(stars)]
+        for item in [] if stars is not None else tree.expressions:
+            self._add(item)
+        level.aliases = {name: of for name, of in self.items if name is not None}
+        having, order = tree.args.get("having"), tree.args.get("order")
+        self.having = None if having is None else level.read(having.this)
+        self.order = () if order is None else level.orders(order.expressions, [of for _, of in self.items])
+        self.limit, self.offset = limits(tree)
+
+    def _add(self, item: Any) -> None:
+        level = self.level
+        if type(item).__name__ == "Star" and isinstance(level, TableLevel) and level.keys is None:
+            if (
+                item.args.get("except_")
+                or item.args.get("replace")
+                or item.args.get("rename")
+                or item.args.get("except")
+            ):
+                raise refuse(item, "* stands for all columns: name them where you want some")
+            self.items += [(name, slot(place)) for place, name in enumerate(level.names)]
+            return
+        if type(item).__name__ == "Star":
+            raise refuse(
+                item, "* is every column of every row, and rows are what is protected: name keys and aggregates"
+            )
+        alias = item.alias if type(item).__name__ == "Alias" else None
+        self.items.append((alias or None, level.read(item.this if alias else item)))
+
+    def aggregated(self) -> Any:
+        """The first item with an aggregate that is not a quantile."""
+        for node in self.tree.walk():
+            if is_aggregate(node) and type(node).__name__ not in QUANTILES:
+                return node
+        return self.tree
+
+    def table(self, source: Source, below: Made, **more: Any) -> Made:
+        """The stage, with every expression checked for what it can be taken of."""
+        level, base = self.level, len(below.names)
+        windows = tuple(
+            replace(
+                window,
+                fold=replace(window.fold, of=None if window.fold.of is None else level.placed(window.fold.of, base)),
+                by=tuple(level.placed(key, base) for key in window.by),
+                order=tuple(replace(one, of=level.placed(one.of, base)) for one in window.order),
+            )
+            for window in level.windows
+        )
+        kinds, names, public = [*below.kinds], [*below.names], [*below.public]
+        for window in windows:
+            require_keys(window.by, public, names, "PARTITION BY")
+            if window.fold.kind in FOLDS:
+                require_keys([one.of for one in window.order], public, names, "ORDER BY in a window of sums")
+                if window.order and window.fold.kind not in ("sum", "count"):
+                    raise BadQuery(f"{window.fold.kind.upper()} up to each row is not taken: SUM and COUNT are.")
+            public.append(False)
+            of = None if window.fold.of is None else kind_of(window.fold.of, kinds)
+            if of == "text" and window.fold.kind in ("sum", "avg"):
+                raise BadQuery(f"{window.fold.kind.upper()} takes numbers.")
+            kinds.append(of if of is not None and window.fold.kind in ("min", "max") else "number")
+            over = (
+                f" over (order by {', '.join(named(o.of, names) for o in window.order)})"
+                if window.order
+                else " over ()"
+            )
+            names.append(fold_name(window.fold, names) + over)
+        columns = []
+        for alias, item in self.items:
+            placed = level.placed(item, base)
+            columns.append((Named(alias or named(placed, names), placed), kind_of(placed, kinds)))
+        having = None if self.having is None else level.placed(self.having, base)
+        if having is not None and any(place >= base for place in places_of(having)):
+            raise BadQuery("HAVING comes before windows: FROM (SELECT ..., RANK() OVER (...) AS r ...) WHERE r <= 3.")
+        if having is not None:
+            require_condition(having, kinds, "HAVING")
+        order = tuple(replace(one, of=level.placed(one.of, base)) for one in self.order)
+        for one in order:
+            kind_of(one.of, kinds)
+        distinct = bool(self.tree.args.get("distinct"))
+        if distinct:
+            _require_distinct(self.tree, [column.of for column, _ in columns], level)
+        stage = Stage(
+            source, windows=windows, having=having, columns=tuple(column for column, _ in columns), order=order,
+            limit=self.limit, offset=self.offset, **more,
+        )  # fmt: skip
+        shown = tuple(is_public(column.of, public) for column, _ in columns)
+        return Made(stage, tuple(column.name for column, _ in columns), tuple(kind for _, kind in columns), shown)
+
+
+FOLDS = ("sum", "count", "avg", "min", "max")
+
+
+def require_keys(exprs: Sequence[Expr], public: Sequence[bool], names: Sequence[str], clause: str) -> None:
+    """Refuses what noise has a part in, where rows are put together by it."""
+    for expr in exprs:
+        if not is_public(expr, public):
+            raise BadQuery(
+                f"{clause} takes keys: {named(expr, names)} is a noisy number, and noise would decide which rows "
+                "belong together. Cut it in CASE beside the number, or sort by it."
+            )
+
+
+def _require_distinct(tree: Any, items: list[Expr], level: Level) -> None:
+    """SELECT DISTINCT changes nothing where every key is shown; elsewhere it would compare noisy numbers."""
+    keys = level.keys if isinstance(level, RowLevel | TableLevel) else None
+    if keys is None or not {slot(place) for place in range(len(keys))} <= set(items):
+        raise refuse(
+            tree.args["distinct"],
+            "no two rows are alike but by chance: GROUP BY the columns whose values you want once",
+        )
+
+
+def folds(tree: Any) -> bool:
+    """Whether an item folds rows, outside a window."""
+    if type(tree).__name__ == "Window":
+        return any(folds(child) for child in tree.this.iter_expressions())
+    return is_aggregate(tree) or any(folds(child) for child in tree.iter_expressions())
+
+
+def fold_name(fold: Any, names: Any) -> str:
+    of = "" if fold.of is None else f"({named(fold.of, names)})"
+    return (fold.kind + of if of or fold.kind == "count" else f"{fold.kind}()") + (
+        "" if fold.where is None else f" filter (where {named(fold.where, names)})"
+    )
+
+
+def key_trees(group: Any, items: list[Any], schema: Schema | None) -> tuple[list[Any], list[list[Any]] | None]:
+    """What GROUP BY lists: keys, places and names of items, or ALL that are no aggregates; and sets of these."""
+    if group is None:
+        return [], None
+    odd = [part for part, value in group.args.items() if value and part not in ("expressions", "all", "rollup", "cube")]
+    if odd:
+        raise refuse(group, f"GROUP BY takes a list of keys, and no {odd[0].upper().replace('_', ' ')}")
+    bare = [item.this if type(item).__name__ == "Alias" else item for item in items]
+    if group.args.get("all"):
+        return [tree for tree in bare if not folds(tree) and type(tree).__name__ != "Literal"], None
+
+    def settled(key: Any) -> Any:
+        place = position_in(key, items)
+        return _unaliased(key, items, schema) if place is None else bare[place]
+
+    listed, sets = grouping(group)
+    if sets is None:
+        return [settled(key) for key in listed], None
+    return [settled(key) for key in listed], [[settled(key) for key in some] for some in sets]
+
+
+def _unaliased(key: Any, items: list[Any], schema: Schema | None) -> Any:
+    """GROUP BY may name an alias of the SELECT list, unless a column has that name."""
+    if type(key).__name__ != "Column" or (schema is not None and schema.find(key.name) is not None):
+        return key
+    named = (item.this for item in items if type(item).__name__ == "Alias" and same_name(item.alias, key.name))
+    return next((tree for tree in named if not folds(tree)), key)
+
+
+def limits(tree: Any) -> tuple[int | None, int]:
+    """LIMIT or TOP or FETCH, and OFFSET."""
+    limit, offset = tree.args.get("limit"), tree.args.get("offset")
+    most = None
+    if limit is not None:
+        odd = [
+            part
+            for part, value in limit.args.items()
+            if value and part not in ("expression", "count", "direction", "limit_options")
+        ]
+        options = limit.args.get("limit_options")
+        ties = options is not None and (options.args.get("with_ties") or options.args.get("percent"))
+        if odd or ties:
+            raise refuse(
+                limit, "LIMIT takes a number of rows; ties and percents of rows have no meaning among noisy numbers"
+            )
+        given = limit.args.get("count") if type(limit).__name__ == "Fetch" else limit.expression
+        most = (
+            1 if given is None else None if str(getattr(given, "name", "")).upper() == "ALL" else _whole(given, "LIMIT")
+        )
+    return most, 0 if offset is None else _whole(offset.expression, "OFFSET")
+
+
+def _whole(tree: Any, clause: str) -> int:
+    text = str(tree.this) if type(tree).__name__ == "Literal" and not tree.args.get("is_string") else ""
+    if not text.isdecimal() or len(text) > 12:
+        raise refuse(tree, f"{clause} takes a whole number that is written out, such as {clause} 10")
+    return int(text)
+
+
+MOST_SETS = 64
+_KINDS = {"Rollup": "rollup", "Cube": "cube", "GroupingSets": "sets"}
+
+
+def grouping(group: Any) -> tuple[list[Any], list[list[Any]] | None]:
+    """What GROUP BY lists, each once, and the sets of it that ROLLUP, CUBE or GROUPING SETS mean: None without.
+
+    The rows are asked once, by all keys together, so the charge is that of the finest table; each other one is made of
+    its cells by adding them up. So all of them agree to the last row.
+    """
+    listed = list(group.expressions)
+    whole = [clause for clause in ("rollup", "cube") if group.args.get(clause)]
+    if whole:  # GROUP BY a, b WITH ROLLUP
+        return listed, _rolled(listed) if whole[0] == "rollup" else _cubed(listed)
+    if not any(type(part).__name__ in _KINDS for part in listed):
+        return listed, None
+    choices = [_choices(part) for part in listed]
+    sets = [[key for part in chosen for key in part] for chosen in product(*choices)]
+    if len(sets) > MOST_SETS:
+        raise refuse(group, f"GROUP BY has at most {MOST_SETS} sets of keys. Got {len(sets)}")
+    return [key for some in sets for key in some], sets
+
+
+def _choices(part: Any) -> list[list[Any]]:
+    kind = _KINDS.get(type(part).__name__)
+    if kind is None:
+        return [[part]]
+    units = [_unit(one) for one in part.expressions]
+    if kind == "sets":
+        return [found for one in part.expressions for found in _listed(one)]
+    made = _rolled(units) if kind == "rollup" else _cubed(units)
+    return [[key for unit in some for key in unit] for some in made]
+
+
+def _listed(one: Any) -> list[list[Any]]:
+    """One of GROUPING SETS: a set of its own, or what a ROLLUP or CUBE inside gives."""
+    return _choices(one) if type(one).__name__ in _KINDS else [_unit(one)]
+
+
+def _unit(one: Any) -> list[Any]:
+    name = type(one).__name__
+    return list(one.expressions) if name == "Tuple" else [one.this] if name == "Paren" else [one]
+
+
+def _rolled(units: list[Any]) -> list[list[Any]]:
+    return [units[:count] for count in range(len(units), -1, -1)]
+
+
+def _cubed(units: list[Any]) -> list[list[Any]]:
+    if len(units) > 6:
+        raise BadQuery("CUBE takes at most 6 keys: name the sets you want in GROUPING SETS.")
+    return [list(some) for count in range(len(units), -1, -1) for some in combinations(units, count)]

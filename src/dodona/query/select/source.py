@@ -1,0 +1,336 @@
+"""What a statement reads: the tables in FROM, how they are joined, what the names of columns mean, and its OPTIONS."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from dodona.errors import BadQuery, BadSchema
+from dodona.query.expr import Column, Expr
+from dodona.query.schema import Schema, same_name
+from dodona.query.text import parse_tree, refuse, uncommented
+from dodona.query.unit import Bounds
+
+MOST_JOINS = 16
+ALLOWED = "JOIN or LEFT JOIN, with USING (column) or ON a.column = b.column"
+
+
+def _written(name: str) -> str:
+    return str(Column(name))
+
+
+@dataclass(frozen=True)
+class Key:
+    """A column as a join names it; ``table``: as it is called in the statement, where that is said."""
+
+    table: str | None
+    column: str
+
+    def __str__(self) -> str:
+        own = _written(self.column)
+        return own if self.table is None else f"{_written(self.table)}.{own}"
+
+
+@dataclass(frozen=True)
+class Join:
+    """``table`` joined to those before it where ``left`` equals ``right``. ``outer``: LEFT; ``shared``: USING."""
+
+    table: str
+    alias: str
+    left: Key
+    right: Key
+    outer: bool
+    shared: bool
+    position: int | None = field(default=None, compare=False)
+
+    def __str__(self) -> str:
+        called = "" if self.alias == self.table else f" AS {_written(self.alias)}"
+        on = f"USING ({_written(self.left.column)})" if self.shared else f"ON {self.left} = {self.right}"
+        return f"{'LEFT ' if self.outer else ''}JOIN {_written(self.table)}{called} {on}"
+
+
+@dataclass(frozen=True)
+class Source:
+    """The first table, by its name and how it is called in the statement, and what is joined to it."""
+
+    table: str
+    alias: str
+    joins: tuple[Join, ...]
+
+    def __str__(self) -> str:
+        first = _written(self.table) + ("" if self.alias == self.table else f" AS {_written(self.alias)}")
+        return " ".join([first, *map(str, self.joins)])
+
+
+@dataclass(frozen=True)
+class Scope:
+    """What names mean: of each table, as it is called in the statement, the schema's names of its columns.
+
+    ``conditions``: what holds of the rows that a JOIN finds, where rows without a match are left out.
+    """
+
+    columns: Mapping[str, Mapping[str, str]]
+    conditions: tuple[Expr, ...] = ()
+
+    def find(self, table: str | None, column: str, schema: Schema) -> str | None:
+        """The schema's name of a column; None where there is none, or, without its table, more than one."""
+        found = set[str]()
+        for called, own in self.columns.items():
+            if table is None or same_name(table, called):
+                found |= {name for column_, name in own.items() if same_name(column, column_)}
+        if len(found) == 1:
+            return found.pop()
+        return schema.find(column) if table is None and not found else None
+
+    def several(self, column: str) -> bool:
+        """Whether more than one table has such a column, each its own."""
+        found = {name for own in self.columns.values() for other, name in own.items() if same_name(column, other)}
+        return len(found) > 1
+
+    @property
+    def listed(self) -> str:
+        """The tables, for refusals."""
+        return f"{'Those there are' if len(self.columns) > 1 else 'The one there is'}: {', '.join(self.columns)}"
+
+    def knows(self, table: str) -> bool:
+        """Whether a table is called so."""
+        return any(same_name(table, called) for called in self.columns)
+
+
+def read_source(text: str) -> Source | None:
+    """The tables that a statement reads; None of what is no statement, which is not judged here.
+
+    All SELECTs over rows read the same tables: it is one question, with one budget and one kind of row.
+    """
+    tree = parse_tree(split_options(uncommented(text))[0])
+    named = {str(node.alias).casefold() for node in tree.walk() if type(node).__name__ == "CTE"}
+    selects = [node for node in tree.walk() if type(node).__name__ == "Select" and _over_rows(node, named)]
+    found = [(node, source_of(node) or Source(*_named(_first(node)), ())) for node in selects]
+    first = next((source for _, source in found if source.joins), found[0][1] if found else None)
+    for node, source in found:
+        alike = source == first if first and first.joins else first and same_name(source.table, first.table)
+        if not alike:
+            raise refuse(_first(node), "all SELECTs over rows in one statement read the same tables: ask another one")
+    return first
+
+
+def _over_rows(tree: Any, named: set[str]) -> bool:
+    """Whether FROM names a table of rows, and none that WITH made."""
+    first = _first(tree)
+    return type(first).__name__ == "Table" and str(first.name).casefold() not in named
+
+
+def read_from(text: str) -> Source:
+    """What stands in FROM, by itself: ``visits JOIN zips USING (zip)``."""
+    tree = parse_tree(f"SELECT 1 FROM {text}")
+    odd = [clause for clause, value in tree.args.items() if value and clause not in _FROM]
+    if type(tree).__name__ != "Select" or odd:
+        raise BadQuery(f"a table or tables joined are needed here, as they stand after FROM. Got {text!r}.")
+    found = source_of(tree)
+    if found is None:
+        raise BadQuery(f"a table's name is needed here. Got {text!r}.")
+    return found
+
+
+_FROM = frozenset({"expressions", "from", "from_", "joins", "kind"})
+
+
+def _first(tree: Any) -> Any:
+    source = tree.args.get("from") or tree.args.get("from_")
+    return source.this if source else None
+
+
+def source_of(tree: Any) -> Source | None:
+    """Of a statement's tree."""
+    joins, first = tree.args.get("joins") or [], _first(tree)
+    if type(first).__name__ != "Table":
+        return None
+    if len(joins) > MOST_JOINS:
+        raise refuse(joins[0], f"a statement may join {MOST_JOINS} tables at most. Got {len(joins)}")
+    table, alias = _named(first)
+    return Source(table, alias, tuple(_join(join) for join in joins))
+
+
+def _named(table: Any) -> tuple[str, str]:
+    extra = [part for part, value in table.args.items() if value and part not in ("this", "alias")]
+    if type(table).__name__ != "Table" or extra or not table.name:
+        raise refuse(table, "FROM and JOIN take tables of this dataset by their names, and no other source")
+    return str(table.name), str(table.alias or table.name)
+
+
+def _join(tree: Any) -> Join:
+    side, kind, method = (str(tree.args.get(part) or "").upper() for part in ("side", "kind", "method"))
+    on, using = tree.args.get("on"), tree.args.get("using") or []
+    if method or side in ("RIGHT", "FULL") or kind not in ("", "INNER", "OUTER") or (kind == "OUTER" and not side):
+        told = " ".join(part for part in (method, side, kind) if part)
+        raise refuse(
+            tree, f"{told or 'this'} JOIN is not taken. Allowed: {ALLOWED}; for RIGHT, write the tables in turn"
+        )
+    if on is None and not using:
+        raise refuse(
+            tree, f"a join of every row with every row would let one person touch the rows of all. Allowed: {ALLOWED}"
+        )
+    table, alias = _named(tree.this)
+    place = tree.this.this.meta.get("start")
+    if using:
+        if len(using) != 1:
+            raise refuse(tree, "a join is on one column: USING (column). Make one column of several in the data")
+        shared = Key(None, str(using[0].name))
+        return Join(table, alias, shared, Key(alias, shared.column), side == "LEFT", True, place)
+    if type(on).__name__ == "Paren":
+        on = on.this
+    sides = [on.this, on.expression] if type(on).__name__ == "EQ" else []
+    if not sides or any(type(one).__name__ != "Column" or one.args.get("db") for one in sides):
+        raise refuse(
+            tree, "ON takes one equation of two columns, such as ON visits.zip = zips.zip; put others in WHERE"
+        )
+    left, right = (Key(str(one.table) or None, str(one.name)) for one in sides)
+    if left.table is not None and same_name(left.table, alias):
+        left, right = right, left
+    if right.table is None or not same_name(right.table, alias):
+        raise refuse(tree, f"ON must name a column of {alias} on one side, with its table: {alias}.{right.column}")
+    if left.table is not None and same_name(left.table, alias):
+        raise refuse(tree, f"ON must name a column of an earlier table on the other side. Got two of {alias}")
+    return Join(table, alias, left, right, side == "LEFT", False, place)
+
+
+# The last thing in a text, without quotes or parentheses inside: so it is in no text, name or call of the statement.
+_OPTIONS = re.compile(r"(?<!\w)OPTIONS\s*\(([^()'\"]*)\)\s*\Z", re.IGNORECASE)
+_OPTION = re.compile(r"\s*([a-z_]+)\s*=\s*([0-9]{1,9})\s*", re.IGNORECASE)
+_NAMES = ("max_rows", "max_groups", "max_rows_per_group")
+
+
+def split_options(text: str) -> tuple[str, Bounds | None]:
+    """A statement without its last clause, OPTIONS (max_rows = 4, max_groups = 2, ...), and what that says.
+
+    With how much of its rows one person counts is no SQL that the parser knows, so it is taken off the text before.
+    """
+    found = _OPTIONS.search(text) if isinstance(text, str) else None
+    if found is None:
+        return text, None
+    stated: dict[str, int] = {}
+    for part in found.group(1).split(","):
+        read = _OPTION.fullmatch(part)
+        name = "" if read is None else read.group(1).lower()
+        if read is None or name not in _NAMES or name in stated:
+            raise BadQuery(
+                f"OPTIONS takes {', '.join(_NAMES)}, each once and a whole number: OPTIONS (max_rows = 4).",
+                found.start(),
+            )
+        stated[name] = int(read.group(2))
+    try:
+        return text[: found.start()], Bounds(**stated)
+    except BadSchema as error:
+        raise BadQuery(str(error), found.start()) from None
+
+
+def own_columns(tree: Any) -> list[Any]:
+    """The names in a SELECT's own clauses, not in the tables it is made from."""
+    found: list[Any] = []
+    for clause, value in tree.args.items():
+        if clause in ("from", "from_", "with", "with_", "joins"):
+            continue
+        for part in value if isinstance(value, list) else [value]:
+            if hasattr(part, "walk"):
+                found += [node for node in part.walk() if type(node).__name__ == "Column"]
+    return found
+
+
+def settle_names(tree: Any, schema: Schema, scope: Scope) -> None:
+    """Columns by the schema's own spelling, without the table before them.
+
+    So ``people.Age``, ``"age"`` and ``AGE`` are one key, one sum, and public or not alike.
+    """
+    for column in own_columns(tree):
+        _settle(column, schema, scope)
+
+
+def _settle(column: Any, schema: Schema, scope: Scope) -> None:
+    if column.args.get("db") or column.args.get("catalog") or type(column.this).__name__ != "Identifier":
+        return  # refused where it is translated
+    table = str(column.table) or None
+    if table is not None and not scope.knows(table):
+        raise refuse(column, f"{table} is not a table here. {scope.listed}")
+    found = scope.find(table, str(column.name), schema)
+    if found is None and table is not None and schema.find(str(column.name)) is not None:
+        raise refuse(column, f"{table} has no column {column.name}")
+    if found is None and table is None and scope.several(str(column.name)):
+        raise refuse(column, f"{column.name} is a column of more than one table: write its table before it")
+    column.set("table", None)
+    column.this.set("this", found or column.name)
+
+
+def strip_names(tree: Any, alias: str) -> None:
+    """The same over a finished table, which has one name at most."""
+    for column in own_columns(tree):
+        if column.table and not (alias and same_name(str(column.table), alias)):
+            there = f". The one there is: {alias}" if alias else ""
+            raise refuse(column, f"{column.table} is not a table here{there}")
+        if not (column.args.get("db") or column.args.get("catalog")):
+            column.set("table", None)
+
+
+_PIECES = re.compile(r"""'(?:[^']|'')*'|"(?:[^"]|"")*"|[()]|\w+|[^\s\w]""")
+
+
+class Nested(NamedTuple):
+    """``inner``: the SELECT that makes people of rows, taken from between ``before`` and ``after``. ``bounds``: in how
+    many groups each of them counts, and how many rows' worth a sum without a range may be.
+    """
+
+    before: str
+    inner: str
+    after: str
+    bounds: Bounds
+
+    def outer(self, name: str) -> str:
+        """The statement about people, whose table is called ``name``."""
+        written = name.replace('"', '""')
+        statement = f'{self.before} "{written}" {self.after}'
+        tables = [node for node in parse_tree(statement).walk() if type(node).__name__ == "Table"]
+        if sum(same_name(str(node.name), name) for node in tables) > 1:
+            raise BadQuery(f"a statement about people made of {name} reads no rows of it too: ask two statements.")
+        return statement
+
+
+def split_persons(text: str, whose: str | None) -> Nested | None:
+    """The two levels of a statement about people, whose FROM holds a SELECT with GROUP BY of ``whose``; else None."""
+    if whose is None:
+        return None
+    statement, bounds = split_options(uncommented(text))
+    found = [span for span in _subselects(statement) if _by_person(statement[slice(*span)], whose)]
+    if not found:
+        return None
+    if len(found) > 1:
+        raise BadQuery("people are made of rows in one place of a statement: ask a second one.", found[1][0])
+    if bounds is not None and bounds.max_rows_per_group is not None:
+        raise BadQuery("a person's rows are summed, and none is left out: bound sums by LEAST, not rows per group.")
+    start, stop = found[0]
+    return Nested(statement[: start - 1], statement[start:stop], statement[stop + 1 :], bounds or Bounds())
+
+
+def _subselects(text: str) -> Iterator[tuple[int, int]]:
+    """Where the SELECTs in parentheses after FROM begin and end."""
+    pieces = [(match.group(), match.start()) for match in _PIECES.finditer(text)]
+    for at in range(len(pieces) - 2):
+        if [piece.upper() for piece, _ in pieces[at : at + 3]] != ["FROM", "(", "SELECT"]:
+            continue
+        depth = 0
+        for piece, place in pieces[at + 1 :]:
+            depth += (piece == "(") - (piece == ")")
+            if depth == 0:
+                yield pieces[at + 1][1] + 1, place
+                break
+
+
+def _by_person(text: str, whose: str) -> bool:
+    """Whether a SELECT groups by whose rows they are; one that cannot be read is judged where it is asked."""
+    try:
+        tree: Any = parse_tree(text)
+    except BadQuery:
+        return False
+    group = tree.args.get("group") if type(tree).__name__ == "Select" else None
+    keys = [] if group is None else group.expressions
+    return any(type(key).__name__ == "Column" and same_name(str(key.name), whose) for key in keys)

@@ -1,0 +1,1 @@
+"""How tables of conjunctions are measured and fitted."""

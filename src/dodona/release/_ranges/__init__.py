@@ -1,0 +1,1 @@
+"""How the prefix counts of an ordered column are measured: by trees, factorisations, cut points or search."""

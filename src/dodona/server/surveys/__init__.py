@@ -1,0 +1,284 @@
+"""Surveys over HTTP: a curator defines them, anyone answers, anyone sees the estimates.
+
+The form, the intake of reports and the estimates are public and need no key: a report was randomised before it was
+sent, and estimates are computed from reports alone. Defining, listing and closing need a curator's key.
+
+The shapes of what travels are checked on the way in and described in OpenAPI on both.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import secrets
+from typing import Annotated, Any
+
+import numpy as np
+from fastapi import APIRouter, Request, Response
+from pydantic import BaseModel, ConfigDict, Field
+from starlette.concurrency import run_in_threadpool
+
+from dodona.local.client import unpacked
+from dodona.oracles.collected import Collected
+from dodona.server.problems import Problem, not_found
+from dodona.server.requests import Amount, Strict, read_body
+from dodona.server.routes.catalogue import json_response
+from dodona.server.service import Buckets, require
+from dodona.server.shapes import asks, problems, reads
+from dodona.server.surveys.store import AlreadyCounted, NoSuchSurvey, SurveyStore, UnknownToken
+from dodona.server.surveys.survey import LONGEST_LABEL, LONGEST_TEXT, MOST_CHOICES, MOST_QUESTIONS, Question, Survey
+
+MOST_TOKENS = 10_000
+
+
+class SurveyQuestionBody(Strict):
+    """``kind`` yes-no, choice (with ``values``) or number (with ``edges``, the ends of its buckets)."""
+
+    text: Annotated[str, Field(min_length=1, max_length=LONGEST_TEXT)]
+    kind: Annotated[str, Field(pattern="^(yes-no|choice|number)$")]
+    values: Annotated[list[Annotated[str, Field(max_length=LONGEST_LABEL)]], Field(max_length=MOST_CHOICES)] | None = (
+        None
+    )
+    edges: Annotated[list[float], Field(max_length=MOST_CHOICES + 1)] | None = None
+
+
+class SurveyBody(Strict):
+    """A survey to be made. ``tokens``: how many one-time links to give out; 0 lets anyone answer."""
+
+    title: Annotated[str, Field(min_length=1, max_length=120)]
+    about: Annotated[str, Field(max_length=2000)] = ""
+    epsilon: Amount
+    questions: Annotated[list[SurveyQuestionBody], Field(min_length=1, max_length=MOST_QUESTIONS)]
+    tokens: Annotated[int, Field(ge=0, le=MOST_TOKENS)] = 0
+
+
+class ReportBody(Strict):
+    """One report, in base64, on the question the lot fell on."""
+
+    question: Annotated[str, Field(max_length=8)]
+    report: Annotated[str, Field(max_length=400)]
+
+
+class ReportsBody(Strict):
+    """Exactly one report: a second one by the same person would cost them as much again."""
+
+    reports: Annotated[list[ReportBody], Field(min_length=1, max_length=1)]
+    token: Annotated[str, Field(pattern="^[0-9a-f]{32}$", description="Names the report: each counts once.")]
+
+
+class NewSurvey(BaseModel):
+    """A survey that was made; its tokens are in this response and nowhere else."""
+
+    id: str
+    path: str
+    tokens: list[str]
+
+
+class ListedSurvey(BaseModel):
+    """A survey as its curator sees it."""
+
+    id: str
+    title: str
+    epsilon: str
+    closed: bool
+    made: str
+    reports: int
+
+
+class SurveyPage(BaseModel):
+    """All surveys, newest first."""
+
+    items: list[ListedSurvey]
+    next: str | None
+
+
+class RandomiserForm(BaseModel):
+    """The draw: ``odds`` [A, C] as text, A for each of the first ``favoured`` of ``size`` positions, C for the rest."""
+
+    shape: str
+    symbols: int
+    size: int
+    favoured: int
+    odds: list[str]
+
+
+class QuestionForm(BaseModel):
+    """A question as a respondent's browser is told it."""
+
+    model_config = ConfigDict(extra="allow")
+
+    id: str
+    text: str
+    kind: str
+    labels: list[str]
+    scheme: str
+    randomiser: RandomiserForm
+
+
+class SurveyForm(BaseModel):
+    """The public form."""
+
+    id: str
+    title: str
+    about: str
+    epsilon: str
+    version: int
+    questions: list[QuestionForm]
+
+
+class Invitations(BaseModel):
+    """By question: the text that ``dodona.local.Client`` answers."""
+
+    invitations: dict[str, str]
+
+
+class Share(BaseModel):
+    """An estimated share of those who reported, and how far the truth may be from it."""
+
+    label: str
+    share: float
+    margin: float
+
+
+class QuestionEstimates(BaseModel):
+    """What the reports on one question say."""
+
+    id: str
+    text: str
+    kind: str
+    reports: int
+    estimates: list[Share]
+
+
+class Estimates(BaseModel):
+    """What all reports say so far."""
+
+    id: str
+    title: str
+    reports: int
+    confidence: float
+    questions: list[QuestionEstimates]
+
+
+PUBLIC: dict[str, Any] = {"security": []}
+"""No key is needed."""
+
+
+CONFIDENCE = 0.95
+PUBLIC_RATE = (50.0, 500.0)
+"""Requests a second, and at once, that one address may make without a key."""
+
+
+def router(store: SurveyStore) -> APIRouter:
+    """The routes over one store."""
+    routes = APIRouter(prefix="/v1/surveys", tags=["surveys"])
+    public = Buckets(*PUBLIC_RATE)
+
+    async def found(request: Request, survey: str) -> Survey:
+        public.take(request.client.host if request.client else "")
+        try:
+            return await run_in_threadpool(store.survey, survey)
+        except NoSuchSurvey:
+            raise not_found() from None
+
+    @routes.get("", **reads(SurveyPage))
+    async def listed(request: Request) -> Response:
+        """All surveys, newest first (curator)."""
+        await require(request, "curator")
+        return json_response({"items": await run_in_threadpool(store.listed), "next": None})
+
+    @routes.post("", **asks(SurveyBody, NewSurvey, 201))
+    async def define(request: Request) -> Response:
+        """Make a survey (curator)."""
+        await require(request, "curator")
+        body = await read_body(request, SurveyBody)
+        survey = Survey.read(secrets.token_urlsafe(8), body.model_dump(exclude_none=True, exclude={"tokens"}))
+        survey.form()  # what no browser could draw is refused now, not by the first respondent
+        tokens = [secrets.token_hex(16) for _ in range(body.tokens)]
+        await run_in_threadpool(store.add, survey, tokens)
+        request.state.about = f"made survey {survey.id}"
+        return json_response({"id": survey.id, "path": f"/survey/{survey.id}", "tokens": tokens}, 201)
+
+    @routes.post("/{survey}/close", status_code=204, responses=problems(401, 403, 404, 422, 429, 500, 503))
+    async def close(request: Request, survey: str) -> Response:
+        """Take no further reports; estimates stay (curator)."""
+        await require(request, "curator")
+        wanted = await found(request, survey)
+        await run_in_threadpool(store.close_survey, wanted.id)
+        request.state.about = f"closed survey {wanted.id}"
+        return Response(status_code=204)
+
+    @routes.get("/{survey}", **reads(SurveyForm), openapi_extra=PUBLIC)
+    async def form(request: Request, survey: str) -> Response:
+        """The public form: questions, and every number a randomiser needs."""
+        return json_response((await found(request, survey)).form())
+
+    @routes.get("/{survey}/invitations", **reads(Invitations), openapi_extra=PUBLIC)
+    async def invitations(request: Request, survey: str) -> Response:
+        """By question, the invitation that ``dodona.local.Client`` answers."""
+        return json_response({"invitations": (await found(request, survey)).invitations()})
+
+    @routes.post("/{survey}/reports", **_takes(ReportsBody))
+    async def intake(request: Request, survey: str) -> Response:
+        """Hand in one report."""
+        wanted = await found(request, survey)
+        body = await read_body(request, ReportsBody)
+        (given,) = body.reports
+        report = _fitting(wanted, given)
+        try:
+            await run_in_threadpool(store.count, wanted.id, given.question, report, body.token)
+        except (AlreadyCounted, UnknownToken) as refusal:
+            reason = "already-counted" if isinstance(refusal, AlreadyCounted) else "unknown-token"
+            raise Problem(409, "refused", str(refusal), more={"reason": reason}) from None
+        return Response(status_code=204)
+
+    @routes.get("/{survey}/estimates", **reads(Estimates), openapi_extra=PUBLIC)
+    async def estimates(request: Request, survey: str) -> Response:
+        """What the reports say so far, with error bars."""
+        wanted = await found(request, survey)
+        return json_response(await run_in_threadpool(estimated, wanted, store))
+
+    return routes
+
+
+def _takes(body: type[BaseModel]) -> dict[str, Any]:
+    """A public route that takes a body and returns nothing."""
+    described = asks(body, BaseModel, 204)
+    return {**described, "response_model": None, "openapi_extra": {**described["openapi_extra"], **PUBLIC}}
+
+
+def _fitting(survey: Survey, given: ReportBody) -> bytes:
+    """The report's bytes, if they could have been made on that question (V61)."""
+    question = next((q for q in survey.questions if q.id == given.question), None)
+    if question is None:
+        raise Problem(422, "bad-request", "a report must name one of the survey's questions.")
+    try:
+        report = base64.b64decode(given.report, validate=True)
+    except (binascii.Error, ValueError):
+        raise Problem(422, "bad-request", "a report must be in base64.") from None
+    reason = unpacked(question.scheme(survey.epsilon), report)
+    if isinstance(reason, str):
+        raise Problem(422, "bad-request", f"a report must be one this survey's randomiser can make: {reason}.")
+    return report
+
+
+def estimated(survey: Survey, store: SurveyStore) -> dict[str, Any]:
+    """Shares among those who reported on each question, unbiased for any answers, with margins that hold for any."""
+    collectors = store.collectors(survey)
+    questions = []
+    for question in survey.questions:
+        collector = collectors[question.id]
+        told = {"id": question.id, "text": question.text, "kind": question.kind, "reports": collector.reports}
+        shares = _shares(question, Collected(collector, question.schema)) if collector.reports else []
+        questions.append({**told, "estimates": shares})
+    total = sum(collector.reports for collector in collectors.values())
+    return {"id": survey.id, "title": survey.title, "reports": total, "confidence": CONFIDENCE, "questions": questions}
+
+
+def _shares(question: Question, oracle: Collected) -> list[dict[str, Any]]:
+    answer = oracle.ask(question.query, confidence=CONFIDENCE)
+    means, margins = (np.atleast_1d(np.asarray(x)) for x in (answer.mean, np.asarray(answer.margin) / oracle.rows))
+    return [
+        {"label": label, "share": float(mean), "margin": float(margin)}
+        for label, mean, margin in zip(question.labels, means, margins, strict=True)
+    ]

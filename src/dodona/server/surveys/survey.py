@@ -1,0 +1,236 @@
+"""A survey of people who trust nobody: its questions, and the public form from which a browser makes a report.
+
+Each question is one statistical query with an invitation of its own (``local/client.py``). A respondent's device draws
+one question by lot, uniformly, and sends ONE report on it that costs the survey's whole epsilon; the other answers
+never leave the device in any form. For small epsilon that beats answering all q questions at epsilon/q each: the
+variance grows with q, not with q^2 (KLNRS Theorem 5.7 gives each query fresh people for the same reason). The lot
+does not depend on the answers, so a report is epsilon-private as its randomiser is (KLNRS Definition 5.3).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+from typing import Any
+
+from dodona.errors import BadEffort, BadQuery, BadSchema
+from dodona.local.cells import Cells
+from dodona.local.client import invitation
+from dodona.local.groups import Box
+from dodona.local.scheme import VERSION, Scheme, scheme_for
+from dodona.mechanisms.response import TwoLevel
+from dodona.mechanisms.window import WindowResponse
+from dodona.privacy.numbers import exact
+from dodona.query.expr import Column, Literal
+from dodona.query.schema import Category, Flag, Real, Schema
+from dodona.query.statistic import Partition, Query, Value, bucket
+
+MOST_QUESTIONS = 20
+MOST_CHOICES = 64
+LONGEST_TEXT = 500
+LONGEST_LABEL = 120
+LEAST_EPSILON, MOST_EPSILON = Fraction(1, 100), Fraction(10)
+COLUMN = "answer"
+_ONE = Value(Literal(1.0))
+_FIELDS: dict[str, tuple[str, ...]] = {"yes-no": (), "choice": ("values",), "number": ("edges",)}
+
+
+@dataclass(frozen=True)
+class Question:
+    """``kind``: yes-no, choice (one of ``values``) or number (in the buckets between ``edges``)."""
+
+    id: str
+    text: str
+    kind: str
+    values: tuple[str, ...] = ()
+    edges: tuple[float, ...] = ()
+
+    @cached_property
+    def schema(self) -> Schema:
+        """One column: what a respondent may answer."""
+        match self.kind:
+            case "yes-no":
+                return Schema({COLUMN: Flag()})
+            case "choice":
+                return Schema({COLUMN: Category(*self.values)})
+            case _:
+                return Schema({COLUMN: Real(self.edges[0], self.edges[-1])})
+
+    @cached_property
+    def query(self) -> Query:
+        """How many said yes; or how many are in each cell, those who would rather not say being in none."""
+        match self.kind:
+            case "yes-no":
+                return Value(Column(COLUMN))
+            case "choice":
+                return Partition(Column(COLUMN), _ONE)
+            case _:
+                return Partition(bucket(COLUMN, self.edges), _ONE)
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """What the estimates are about, in the answer's order."""
+        return {"yes-no": ("Yes",), "choice": self.values, "number": bucket_labels(self.edges)}[self.kind]
+
+    def truth(self, symbol: int) -> bool | str | float | None:
+        """The answer that ``symbol`` of the form stands for, as ``local.Client`` takes it; the last is no answer."""
+        if self.kind == "yes-no":
+            return symbol == 0
+        if symbol >= len(self.labels):
+            return None
+        return self.values[symbol] if self.kind == "choice" else self.edges[symbol]
+
+    def scheme(self, epsilon: Fraction) -> Scheme:
+        """How it is answered at this epsilon."""
+        return scheme_for(self.query, self.schema, epsilon)
+
+    def describe(self) -> dict[str, Any]:
+        """Plain data; ``Survey.read`` is the inverse."""
+        own = {field: list(getattr(self, field)) for field in _FIELDS[self.kind]}
+        return {"text": self.text, "kind": self.kind, **own}
+
+
+def bucket_labels(edges: tuple[float, ...]) -> tuple[str, ...]:
+    """``18 to below 30``, ..., the last closed."""
+    shown = [f"{edge:.15g}" for edge in edges]
+    last = len(shown) - 2
+    return tuple(
+        f"{shown[i]} to {shown[i + 1]}" if i == last else f"{shown[i]} to below {shown[i + 1]}"
+        for i in range(max(last + 1, 0))
+    )
+
+
+@dataclass(frozen=True)
+class Randomiser:
+    """A question's randomiser as whole numbers: ``shape`` bit (one yes/no, flipped or not) or window.
+
+    One uniform integer below T = favoured A + (size - favoured) C gives a position: the first ``favoured`` have A
+    integers each, the others C each (``mechanisms/response.py``). The position, relabelled by the answer, is what
+    is reported.
+    """
+
+    shape: str
+    symbols: int
+    draw: TwoLevel
+
+    @staticmethod
+    def of(scheme: Scheme) -> Randomiser:
+        """Of a scheme with a single group; what no browser can draw is refused."""
+        (group,) = scheme.groups
+        if isinstance(group, Cells) and isinstance(group.response, WindowResponse):
+            return Randomiser("window", group.response.values, group.response.draw)
+        if isinstance(group, Box) and group.response is not None and group.response.columns == 1:
+            (part,) = group.response.parts
+            return Randomiser("bit", 2, part.response.draw)
+        raise BadQuery(f"a browser must be able to draw the report. Got the randomiser {scheme.name}.")
+
+    def describe(self) -> dict[str, Any]:
+        """Odds as text: JSON numbers of this size lose digits in a browser."""
+        a, c = self.draw.odds
+        return {
+            "shape": self.shape,
+            "symbols": self.symbols,
+            "size": self.draw.size,
+            "favoured": self.draw.favoured,
+            "odds": [str(a), str(c)],
+        }
+
+
+@dataclass(frozen=True)
+class Survey:
+    """``epsilon``: what one respondent's report costs, whichever question it is on."""
+
+    id: str
+    title: str
+    about: str
+    epsilon: Fraction
+    questions: tuple[Question, ...]
+
+    @staticmethod
+    def read(id: str, stated: Any) -> Survey:
+        """From plain data, as a curator posts it; what is wrong is said in one message."""
+        if not isinstance(stated, Mapping):
+            raise BadQuery("a survey must be an object with title, epsilon and questions.")
+        unknown = sorted(set(stated) - {"title", "about", "epsilon", "questions"})
+        if unknown:
+            raise BadQuery(f"a survey has title, about, epsilon and questions. Got also {', '.join(unknown)}.")
+        questions = stated.get("questions")
+        if not isinstance(questions, list) or not 1 <= len(questions) <= MOST_QUESTIONS:
+            raise BadQuery(f"questions must be a list of 1 to {MOST_QUESTIONS}.")
+        epsilon = stated.get("epsilon")
+        if isinstance(epsilon, bool) or not isinstance(epsilon, str | int):
+            raise BadEffort('epsilon must be stated, as text such as "1" or "1/2", or as a whole number.')
+        return Survey(
+            id,
+            _text(stated.get("title"), "title", 120),
+            _text(stated.get("about", ""), "about", 2000, least=0),
+            exact(epsilon, "epsilon", least=LEAST_EPSILON, most=MOST_EPSILON),
+            tuple(_question(f"q{i + 1}", question) for i, question in enumerate(questions)),
+        )
+
+    def describe(self) -> dict[str, Any]:
+        """Plain data; ``read`` is the inverse."""
+        questions = [question.describe() for question in self.questions]
+        return {"title": self.title, "about": self.about, "epsilon": str(self.epsilon), "questions": questions}
+
+    def invitations(self) -> dict[str, str]:
+        """By question: what ``local.Client`` and ``local.Collector`` are made from."""
+        return {q.id: invitation(q.query, q.schema, self.epsilon) for q in self.questions}
+
+    def form(self) -> dict[str, Any]:
+        """What a respondent's browser is told: questions, and every number its randomiser needs."""
+        questions = []
+        for question in self.questions:
+            scheme = question.scheme(self.epsilon)
+            told = {"id": question.id, **question.describe(), "labels": list(question.labels)}
+            questions.append({**told, "scheme": scheme.fingerprint, "randomiser": Randomiser.of(scheme).describe()})
+        told = {"id": self.id, "title": self.title, "about": self.about, "epsilon": str(self.epsilon)}
+        return {**told, "version": VERSION, "questions": questions}
+
+
+def _text(value: Any, what: str, most: int, least: int = 1) -> str:
+    if not isinstance(value, str) or not least <= len(value.strip()) <= most or "\x00" in value:
+        raise BadQuery(f"{what} must be text of {least} to {most} characters.")
+    return value.strip()
+
+
+def _question(id: str, stated: Any) -> Question:
+    if not isinstance(stated, Mapping) or stated.get("kind") not in _FIELDS:
+        raise BadQuery(f"question {id} must be an object whose kind is one of {', '.join(_FIELDS)}.")
+    kind: str = stated["kind"]
+    expected = {"text", "kind", *_FIELDS[kind]}
+    if set(stated) != expected:
+        raise BadQuery(f"question {id} of kind {kind} must state {', '.join(sorted(expected))}, and nothing else.")
+    text = _text(stated["text"], f"the text of question {id}", LONGEST_TEXT)
+    try:
+        question = Question(id, text, kind, _values(id, stated), _edges(id, stated))
+        question.schema  # noqa: B018 - states what is wrong with the values
+    except BadSchema as error:
+        raise BadQuery(f"question {id}: {error}") from None
+    return question
+
+
+def _values(id: str, stated: Mapping[str, Any]) -> tuple[str, ...]:
+    if "values" not in stated:
+        return ()
+    values: Any = stated["values"]
+    if not isinstance(values, list) or not 2 <= len(values) <= MOST_CHOICES:
+        raise BadQuery(f"question {id} must offer 2 to {MOST_CHOICES} values.")
+    return tuple(_text(value, f"each value of question {id}", LONGEST_LABEL) for value in values)
+
+
+def _edges(id: str, stated: Mapping[str, Any]) -> tuple[float, ...]:
+    if "edges" not in stated:
+        return ()
+    edges: Any = stated["edges"]
+    if not isinstance(edges, list) or not 3 <= len(edges) <= MOST_CHOICES + 1:
+        raise BadQuery(f"question {id} must have 3 to {MOST_CHOICES + 1} edges: the ends of its buckets.")
+    for edge in edges:
+        if isinstance(edge, bool) or not isinstance(edge, int | float) or not math.isfinite(edge) or abs(edge) > 1e12:
+            raise BadQuery(f"each edge of question {id} must be a number within 1e12 in size.")
+    if sorted(set(edges)) != edges:
+        raise BadQuery(f"the edges of question {id} must increase.")
+    return tuple(float(edge) for edge in edges)

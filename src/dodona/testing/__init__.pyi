@@ -1,0 +1,11 @@
+from dodona.testing.engines import check_engine as check_engine
+from dodona.testing.margins import Asked as Asked
+from dodona.testing.margins import Covered as Covered
+from dodona.testing.margins import Told as Told
+from dodona.testing.margins import World as World
+from dodona.testing.margins import check_margins as check_margins
+from dodona.testing.mechanisms import check_mechanism as check_mechanism
+from dodona.testing.oracles import SeededBits as SeededBits
+from dodona.testing.oracles import TapeBits as TapeBits
+from dodona.testing.oracles import check_oracle as check_oracle
+from dodona.testing.oracles import seeded_curator as seeded_curator

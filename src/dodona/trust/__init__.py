@@ -1,1 +1,0 @@
-"""WHO is trusted: one oracle per trust model."""

@@ -1,0 +1,89 @@
+"""People by key: every engine counts the same people for the same keys, whole numbers and texts."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from typing import Any
+
+import dodona as dd
+from dodona import release
+from dodona.privacy import Budget
+from dodona.testing import seeded_curator
+
+SCHEMA = dd.Schema(
+    {"word": dd.Text(6, fold="case", trim=True), "code": dd.Integer(-5, 10**6), "said": dd.Text(4, missing="?")}
+)
+WORDS = ["Oslo", " oslo", "OSLO", "Bergen", "bergen ", "überall", "Ü", "z", "a'b", "日本語", "zz", None]
+ROWS = [
+    {
+        "word": WORDS[i % len(WORDS)],
+        "code": [7, 7, -9, 10**7, None][i % 5],
+        "said": ["ja", "nein!", None][i % 3],
+        "who": f"p{i // 3}",
+    }
+    for i in range(130)
+]
+STORED = dd.Schema({**SCHEMA, "who": dd.Text(10)})
+Make = Callable[..., dd.Table]
+
+
+def people(rows: list[dict[str, Any]], column: str, clean: Callable[[Any], Any], each: int | None) -> dict[Any, int]:
+    """By hand: ``each`` None where every row is a person."""
+    held: dict[Any, set[Any]] = {}
+    for place, row in enumerate(rows):
+        held.setdefault(place if each is None else row["who"], set()).add(clean(row[column]))
+    counts: dict[Any, int] = {}
+    for keys in held.values():
+        for key in chosen(keys - {None}, each or 1):
+            counts[key] = counts.get(key, 0) + 1
+    return counts
+
+
+def chosen(keys: set[Any], each: int) -> list[Any]:
+    """Of one person's keys those that count, by what this person has alone."""
+    hashed = {key: md5(str(key)) for key in keys}
+    first = min(hashed.values(), default="")
+    return sorted(keys, key=lambda key: md5(first + str(key)))[:each]
+
+
+def md5(text: str) -> str:
+    return hashlib.md5(text.encode(), usedforsecurity=False).hexdigest()
+
+
+CLEAN: dict[str, Callable[[Any], Any]] = {
+    "word": lambda text: None if text is None else SCHEMA["word"].cut(text),  # type: ignore[union-attr]
+    "code": lambda n: None if n is None else min(max(n, -5), 10**6),
+    "said": lambda text: "?" if text is None else text[:4],
+}
+
+
+def found(table: dd.Table, column: str, each: int) -> dict[Any, int]:
+    values, counts = table.engine.people_by_key(column, each)
+    assert len(set(values.tolist())) == len(values)
+    return dict(zip(values.tolist(), counts.tolist(), strict=True))
+
+
+def test_rows_are_counted_by_key_alike(make: Make) -> None:
+    table = make(ROWS, neighbours="add-remove")
+    assert table.engine.counts_keys
+    for column, clean in CLEAN.items():
+        assert found(table, column, 1) == people(ROWS, column, clean, None)
+
+
+def test_people_are_counted_by_key_alike(make: Make) -> None:
+    table = make(ROWS, STORED, asked=SCHEMA, neighbours="add-remove", unit=dd.Unit("who", 2))
+    for column, clean in CLEAN.items():
+        for each in (1, 2, 3):  # of three rows each, whatever max_rows says
+            assert found(table, column, each) == people(ROWS, column, clean, each)
+
+
+def test_what_a_lone_person_has_is_never_listed(make: Make) -> None:
+    common = [{"word": "oslo", "code": 7, "said": "ja", "who": i} for i in range(300)]
+    table = make([*common, {"word": "secret", "code": 8, "said": "nein", "who": 300}], neighbours="add-remove")
+    curator = seeded_curator(table, Budget(epsilon=1, delta=1e-6, keys=1e-7), 3)
+    for column, key in (("word", "oslo"), ("code", 7)):
+        listed = release.keys(curator, column, delta=1e-8, share="1/3")
+        assert listed.body.listed == (key,)
+        answer = listed.ask(f"{column} = {key!r}", confidence=0.999999)
+        assert abs(answer.total - 300) <= answer.margin

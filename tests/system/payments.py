@@ -1,0 +1,385 @@
+"""Worlds in which several handles spend one budget: what they may do, what can befall them, what was handed out.
+
+A world keeps no sums but of answers that really left, so that it can say whether the promise was kept whatever the
+ledger says. A new kind of payer (a client's account, say) is a new ``World``: how a handle is opened, what it may do,
+and what its answers may cost in all.
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+import shutil
+import uuid
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from contextlib import suppress
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import dodona as dd
+from dodona.errors import AnswerLost, BudgetSpent, LedgerCorrupt, LedgerUnavailable, Refused, Unsupported
+from dodona.local import Client, invitation
+from dodona.mechanisms import SecureBits
+from dodona.query.statistic import as_query
+
+BEFALLS = ("nothing", "crash before the commit", "crash after it", "crash before the answer", "fork", "restart")
+_SAID = (BudgetSpent, Refused, AnswerLost, Unsupported)
+
+
+class Crash(BaseException):
+    """The process ends here."""
+
+
+class World(ABC):
+    """``handles`` on one ledger, all open from the start; ``handed`` is what left, in whatever the world sums."""
+
+    operations: tuple[str, ...]
+
+    def __init__(self, place: Any, handles: int) -> None:
+        self.place = place
+        self.handed: list[Any] = []
+        self.crash = ""
+        self._count = 0
+        self._armed: Any = None
+        self._saved = self._copy()
+        self.handles = [self.opened(number) for number in range(handles)]
+
+    @abstractmethod
+    def opened(self, number: int) -> Any:
+        """A handle, as a process that starts now would have it."""
+
+    @abstractmethod
+    def perform(self, operation: str, number: int) -> None:
+        """Do it with one handle; what is refused is refused."""
+
+    @abstractmethod
+    def ledger(self, number: int) -> Any:
+        """The ledger a handle charges."""
+
+    @abstractmethod
+    def kept(self) -> bool:
+        """Whether all that was handed out is within the promise."""
+
+    def step(self, number: int, operation: str, befalls: str) -> None:
+        """One operation of one handle, and what befalls its process meanwhile."""
+        if befalls == "restart":
+            self.reopen(number)
+        if befalls == "fork":
+            self.handed += _forked(lambda: self._done(operation, number))
+            return
+        self.crash = befalls if befalls.startswith("crash") else ""
+        try:
+            self._done(operation, number)
+        except Crash:
+            with suppress(Exception):
+                self.ledger(number).close()
+            self.handles[number] = self.opened(number)
+        finally:
+            self.crash = ""
+            if self._armed is not None:
+                vars(self._armed).pop("_commit", None)
+                self._armed = None
+
+    def _done(self, operation: str, number: int) -> list[Any]:
+        before = len(self.handed)
+        if operation == "close and open":
+            self.reopen(number)
+        elif operation == "load an older copy":
+            self._load(number)
+        else:
+            with suppress(*_SAID):
+                self.perform(operation, number)
+        return self.handed[before:]
+
+    def reopen(self, number: int) -> None:
+        self.ledger(number).close()
+        self.handles[number] = self.opened(number)
+
+    def fresh(self) -> str:
+        """A request id nobody has used."""
+        self._count += 1
+        return f"{os.getpid()} {self._count}"
+
+    def crashing(self, ledger: Any) -> None:
+        """Let the next commit of an entry end the process, if this step says so."""
+        if self.crash not in ("crash before the commit", "crash after it"):
+            return
+        session, real = ledger._session, ledger._session._commit
+        self._armed = session
+
+        def ends() -> None:
+            if not session._tip.written:
+                real()
+                return
+            if self.crash == "crash after it":
+                real()
+            raise Crash
+
+        session._commit = ends
+
+    def computing(self) -> None:
+        """Called where rows are read: between the charge and the answer."""
+        if self.crash == "crash before the answer":
+            raise Crash
+
+    def drain(self) -> None:
+        """Every handle asks for all it can still get."""
+        for number in range(len(self.handles)):
+            for operation in self.operations:
+                self._done(operation, number)
+
+    def end(self) -> None:
+        """The chain is whole, and lets go of everything."""
+        self.ledger(0).verify()
+        for number in range(len(self.handles)):
+            self.ledger(number).close()
+
+    # -- a copy of the file, put back ------------------------------------------------------------------------------
+
+    def _copy(self) -> bytes | None:
+        return self.place.read_bytes() if isinstance(self.place, Path) and self.place.exists() else None
+
+    def _load(self, number: int) -> None:
+        """The file as it was at the start is put in place of the newest. If anything was entered since, it is refused;
+        then the newest is put back."""
+        newest = self._copy()
+        if self._saved is None or newest is None:
+            return
+        entered = self.ledger(number).head()[0]
+        self.place.write_bytes(self._saved)
+        try:
+            again = self.opened(number)
+        except LedgerCorrupt:
+            pass
+        else:
+            self.handles[number], again = again, self.handles[number]
+            self.ledger(number).close()
+            self.handles[number] = again
+            assert not entered, "an older copy was taken for the newest"
+        self.place.write_bytes(newest)
+
+
+def _forked(work: Callable[[], list[Any]]) -> list[Any]:
+    """What ``work`` returned in a forked child."""
+    reader, writer = os.pipe()
+    child = os.fork()
+    if child == 0:
+        code = 1
+        try:
+            os.close(reader)
+            told = []
+            with suppress(LedgerUnavailable):
+                told = work()
+            with os.fdopen(writer, "wb") as pipe:
+                pickle.dump(told, pipe)
+            code = 0
+        finally:
+            os._exit(code)
+    os.close(writer)
+    with os.fdopen(reader, "rb") as pipe:
+        said = pipe.read()
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    told: list[Any] = pickle.loads(said)
+    return told
+
+
+# -- a curator and its pocket ------------------------------------------------------------------------------------------
+
+PROMISE = dd.Budget(epsilon=1, delta=1e-6)
+_SCHEMA = dd.Schema({"x": dd.Integer(0, 1)})
+_TABLE = dd.Table({"x": np.arange(4) % 2}, _SCHEMA, name="t")
+
+
+class Told(dd.Curator):
+    """A curator that tells its world what it hands out, and dies where the world says so."""
+
+    world: World
+
+    def _charged(self, request: Any, plan: Any, cost: Any, mechanism: str, compute: Any, restore: Any) -> Any:
+        world, drawn = self.world, []
+
+        def watched(bill: Any) -> Any:
+            world.computing()
+            drawn.append(cost)
+            return compute(bill)
+
+        result = super()._charged(request, plan, cost, mechanism, watched, restore)
+        world.handed += drawn
+        return result
+
+    def purely(self) -> Any:
+        pure = super().purely()
+        if pure is not None:
+            pure.world = self.world  # type: ignore[attr-defined]
+        return pure
+
+
+class CuratorWorld(World):
+    """Curators on one (epsilon, delta) budget; the last handle is of another analyst."""
+
+    operations = ("ask", "ask by a shared name", "ask for all", "pay by a shared name", "ask the pocket")
+
+    def opened(self, number: int) -> tuple[Told, Told | None]:
+        curator = Told(_TABLE, PROMISE, self.place, analyst=self.analyst(number), create=True)
+        curator.world = self
+        return curator, curator.purely()
+
+    def analyst(self, number: int) -> str:
+        return "bob" if number == 2 else "ann"
+
+    def ledger(self, number: int) -> Any:
+        return self.handles[number][0].ledger
+
+    def perform(self, operation: str, number: int) -> None:
+        curator, pocket = self.handles[number]
+        self.crashing(curator.ledger)
+        if operation == "ask":
+            curator.ask("x", share=Fraction(3, 5), request_id=self.fresh())
+        elif operation == "ask by a shared name":
+            curator.ask("x", share=Fraction(3, 5), request_id="main")
+        elif operation == "ask for all":
+            curator.ask("x", share=1, request_id=self.fresh())
+        elif pocket is not None and operation == "pay by a shared name":
+            pocket.ask("x", epsilon=Fraction(3, 10), request_id="pure")
+        elif pocket is not None and operation == "ask the pocket":
+            pocket.ask("x", epsilon=Fraction(3, 5), request_id=self.fresh())
+
+    def kept(self) -> bool:
+        """All of it within rho, or all of it pure and within epsilon."""
+        rho = sum((cost.rho for cost in self.handed), Fraction(0))
+        pure = [cost.epsilon for cost in self.handed]
+        assert PROMISE.rho is not None
+        return rho <= PROMISE.rho or (None not in pure and sum(pure) <= 1)
+
+    def state(self) -> Any:
+        """All that can decide what happens next: the chain, without names and hashes, and what each handle knows.
+
+        The two handles of one analyst may change places.
+        """
+        book = self.ledger(0)
+        chain = [
+            (entry.kind, entry.analyst, entry.amount, entry.further, entry.detail[:2], _shared(entry.request_id))
+            for entry in book.entries(1, 1000)
+        ]
+        known = []
+        for number in range(len(self.handles)):
+            session = self.ledger(number)._session
+            pocket = self.handles[number][1]
+            assert pocket is None or set(vars(pocket.ledger)) == {"_outer", "_analyst", "genesis"}, "it has a memory"
+            tip = session._tip
+            known.append((self.analyst(number), pocket is None, tip.seen[0], tip._counted[0], str(session._fault)))
+        return tuple(chain), tuple(sorted(known)), tuple(sorted(map(str, self.handed)))
+
+
+def _shared(request_id: str | None) -> str | None:
+    return request_id if request_id in ("main", "pure") else None
+
+
+# -- rows that randomise themselves ------------------------------------------------------------------------------------
+
+_ROWS = dd.Table({"x": np.arange(6) % 2}, _SCHEMA, name="rows")
+
+
+class ToldLocal(dd.Local):
+    """A local oracle that tells its world which blocks reported, at what price."""
+
+    world: World
+
+    def _means(self, offer: Any) -> Any:
+        self.world.computing()
+        self._reported = offer.tiers
+        return super()._means(offer)
+
+    def _charged(self, request: Any, offer: Any, compute: Any, restore: Any) -> Any:
+        self._reported: Any = ()
+        result = super()._charged(request, offer, compute, restore)
+        self.world.handed += [(tier.amount, tier.blocks) for tier in self._reported]
+        return result
+
+
+class LocalWorld(World):
+    """Local oracles over the same rows; each block of rows has the whole epsilon once."""
+
+    operations = ("ask", "ask by a shared name", "ask for all", "ask little")
+
+    def opened(self, number: int) -> ToldLocal:  # noqa: ARG002 - all handles are alike
+        oracle = ToldLocal(_ROWS, 1, self.place, analyst="ann", create=True)
+        oracle.world = self
+        return oracle
+
+    def ledger(self, number: int) -> Any:
+        return self.handles[number].ledger
+
+    def perform(self, operation: str, number: int) -> None:
+        oracle = self.handles[number]
+        self.crashing(oracle.ledger)
+        share = {"ask for all": Fraction(1), "ask little": Fraction(1, 10)}.get(operation, Fraction(2, 5))
+        oracle.ask("x", share=share, request_id="main" if "shared" in operation else self.fresh())
+
+    def kept(self) -> bool:
+        paid = np.zeros(8, dtype=object)
+        for amount, blocks in self.handed:
+            paid[list(blocks)] += amount
+        return bool(paid.max() <= dd.Budget(epsilon=1).capacity)
+
+
+# -- one person's account on a device ----------------------------------------------------------------------------------
+
+_INVITED = {
+    amount: invitation(as_query("x > 0"), _SCHEMA, amount) for amount in (Fraction(2, 5), Fraction(1), Fraction(1, 10))
+}
+
+
+class _Dying(SecureBits):
+    """Randomness that ends the process where the world says so: after the charge, before the report."""
+
+    def __init__(self, world: World) -> None:
+        super().__init__()
+        self._world = world
+
+    def words(self, n: int) -> Any:
+        self._world.computing()
+        return super().words(n)
+
+
+class ClientWorld(World):
+    """Clients of one person: by whatever copies, texts and forks, all reports together cost at most 1."""
+
+    operations = ("report", "report with all", "report little", "report by a saved one", "report by a pickle")
+
+    def opened(self, number: int) -> Client:  # noqa: ARG002 - all handles are alike
+        new = not self.place.exists()
+        return Client(1 if new else None, account=self.place, create=new, bits=_Dying(self))
+
+    def ledger(self, number: int) -> Any:
+        return self.handles[number]._account._ledger
+
+    def perform(self, operation: str, number: int) -> None:
+        client = self.handles[number]
+        self.crashing(self.ledger(number))
+        if "saved" in operation:
+            client = Client.load(client.save())
+        elif "pickle" in operation:
+            client = pickle.loads(pickle.dumps(client))
+        amount = Fraction(1) if "all" in operation else Fraction(1, 10) if "little" in operation else Fraction(2, 5)
+        client.report(_INVITED[amount], {"x": 1})
+        self.handed.append(amount)
+
+    def kept(self) -> bool:
+        return bool(sum(self.handed) <= 1)
+
+
+def scratch(folder: Path) -> Path:
+    """A place for a ledger of its own."""
+    return folder / uuid.uuid4().hex
+
+
+def clean(place: Any) -> None:
+    """Remove a file and what lies beside it."""
+    if isinstance(place, Path):
+        for file in place.parent.glob(place.name + "*"):
+            file.unlink() if file.is_file() else shutil.rmtree(file)

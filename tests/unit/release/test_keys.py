@@ -1,0 +1,273 @@
+"""Keys that nobody listed: priced, charged in both amounts, shown where enough people have them, read with margins."""
+
+from __future__ import annotations
+
+from fractions import Fraction as F  # noqa: N817 - fractions are written all over
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import dodona as dd
+from dodona import release
+from dodona.errors import AnswerLost, BadEffort, BadQuery, BudgetSpent, Refused, Unsupported
+from dodona.oracles.oracle import Oracle
+from dodona.privacy import Budget
+from dodona.privacy.budget import KEY_UNITS
+from dodona.privacy.ledger import KEYS
+from dodona.query.candidates import OpenKeys, procedure_from_json
+from dodona.testing import seeded_curator
+
+BUDGET = Budget(epsilon=1, delta=1e-6, keys=1e-7)
+SCHEMA = dd.Schema(
+    {
+        "code": dd.Integer(0, 10**6),
+        "x": dd.Real(0, 1),
+        "g": dd.Category("a", "b"),
+        "day": dd.Date("2020-01-01", "2020-12-31"),
+    }
+)
+COUNTS = {5: 3000, 17: 900, 4: 400, 90: 150, 6: 30, 8: 2, 999_999: 1}
+
+
+def columns() -> dict[str, Any]:
+    code = np.repeat(list(COUNTS)[::-1], list(COUNTS.values())[::-1])  # the rarest first
+    n = len(code)
+    day = np.full(n, np.datetime64("2020-02-03"))
+    return {"code": code, "x": np.zeros(n), "g": np.array(["a"] * n), "day": day}
+
+
+def table(folder: Path, *, unit: dd.Unit | None = None, neighbours: str = "add-remove", **more: Any) -> dd.Table:
+    path = folder / "t.parquet"
+    held = {**columns(), **more}
+    pq.write_table(pa.table(held), path)
+    return dd.Table(str(path), SCHEMA, name="t", neighbours=neighbours, unit=unit)
+
+
+@pytest.fixture
+def rows(tmp_path: Path) -> dd.Table:
+    return table(tmp_path)
+
+
+def test_what_enough_people_have_is_found_and_both_amounts_are_paid(rows: dd.Table) -> None:
+    curator = seeded_curator(rows, BUDGET, 1)
+    (plan,) = release.plan_keys(curator, "code", delta=2e-8, share="1/2")
+    assert "shown from 37 people on" in plan.why
+    assert curator.ledger.entries() == []
+    found = release.keys(curator, "CODE", delta=2e-8, share="1/2")
+    assert found.body.listed == (5, 17, 4, 90)  # the highest first, whatever the order of the rows
+    for key in found.body.listed:
+        answer = found.ask(f"code = {key}", confidence=0.999999)
+        assert abs(answer.total - COUNTS[key]) <= answer.margin
+        assert answer.proven
+    assert found.rows is None
+    bill = found.header.cost
+    assert 0 < bill.keys <= 2e-8
+    assert bill.keys_left == pytest.approx(1e-7 - bill.keys)
+    assert (plan.cost.rho, float(plan.error)) == (pytest.approx(bill.amount), pytest.approx(13))
+    (charge, _) = curator.ledger.entries()
+    assert charge.paid(KEYS)[0] == curator.ledger.spent(KEYS) == round(bill.keys * KEY_UNITS)
+    assert "3000" not in charge.detail + charge.what
+    assert curator.ledger.verify().entries == 2
+    release.keys(curator, "code", delta=5e-8, share="1/4")
+    with pytest.raises(BudgetSpent, match="delta of keys"):
+        release.keys(curator, "code", delta=1e-7, share="1/100")
+    assert len(curator.ledger.entries()) == 4
+
+
+def test_a_request_is_answered_once(rows: dd.Table) -> None:
+    curator, asked = dd.Curator(rows, BUDGET), OpenKeys("code", 1, F(1, 10**8))
+    first = curator.run(asked, share="1/4", request_id="r")
+    shown = list(zip(first.value["keys"], first.value["counts"], strict=True))
+    assert shown == sorted(shown, key=lambda pair: (-pair[1], pair[0]))  # no order of rows, nor of an engine
+    assert curator.run(asked, share="1/4", request_id="r").value == first.value
+    with pytest.raises(Refused, match="fresh id"):
+        curator.run(OpenKeys("code", 1, F(2, 10**8)), share="1/4", request_id="r")
+    assert curator.ledger.spent(KEYS) == round(first.cost.keys * KEY_UNITS)
+    assert procedure_from_json(asked.to_json()) == asked
+    for bad in ({"column": "code", "each": 1, "delta": "1e9"}, {"column": "code", "each": 1}):
+        with pytest.raises(BadQuery):
+            procedure_from_json({"keys": bad})
+
+
+def test_a_synopsis_of_keys_knows_its_class(rows: dd.Table, tmp_path: Path) -> None:
+    found = release.keys(seeded_curator(rows, BUDGET, 1), "code", delta=5e-8, share="1/2")
+    found.save(tmp_path / "k")
+    for synopsis in (found, release.load(tmp_path / "k")):
+        listed = synopsis.sql("SELECT code, COUNT(*) AS n FROM t GROUP BY code")
+        assert [row[0] for row in listed.records][:4] == [5, 17, 4, 90]
+        both = synopsis.ask("code IN (5, 17)")
+        assert abs(both.total - 3900) <= both.margin
+        assert both.margin > synopsis.ask("code = 5").margin
+        for question in ("1", "code <> 5", "code IS NULL"):
+            with pytest.raises(Unsupported, match="it knows nothing"):
+                synopsis.ask(question)
+
+
+def test_nothing_found_is_an_answer_too(tmp_path: Path) -> None:
+    few = table(tmp_path)
+    found = release.keys(seeded_curator(few, BUDGET, 1), "code", delta=1e-10, rho=F(1, 10**7))
+    assert found.body.listed == ()
+    with pytest.raises(Unsupported, match="no key of code stood out"):
+        found.ask("code = 5")
+    found.save(tmp_path / "k")
+    assert release.load(tmp_path / "k").body.listed == ()
+
+
+@pytest.mark.parametrize(
+    ("column", "stated", "error", "match"),
+    [
+        ("nothing", {}, BadQuery, "column of the schema"),
+        ("g", {}, BadQuery, "GROUP BY g"),
+        ("x", {}, BadQuery, "real numbers"),
+        ("day", {}, BadQuery, "calendar"),
+        ("code", {"delta": 1e-6}, BadEffort, "part for keys"),
+        ("code", {"delta": 0}, BadEffort, "delta"),
+        ("code", {"each": 0}, BadQuery, "each"),
+        ("code", {"each": 2}, BadQuery, "every row is a person"),
+        ("code", {"share": 2}, BadEffort, "share"),
+    ],
+)
+def test_refused_before_anything_is_charged(
+    rows: dd.Table, column: str, stated: dict[str, Any], error: type[Exception], match: str
+) -> None:
+    curator = dd.Curator(rows, BUDGET)
+    for ask in (release.plan_keys, release.keys):
+        with pytest.raises(error, match=match):
+            ask(curator, column, **{"delta": 1e-8, "share": F(1, 2), **stated})  # type: ignore[operator]
+    assert curator.ledger.entries() == []
+
+
+@pytest.mark.parametrize("budget", [Budget(epsilon=1), Budget(epsilon=1, delta=1e-6), Budget(rho=1)], ids=str)
+def test_a_budget_without_a_part_for_keys_has_none_and_says_why(rows: dd.Table, budget: Budget) -> None:
+    curator = dd.Curator(rows, budget)
+    with pytest.raises(Unsupported, match="Keys that nobody listed need a part of the budget's delta"):
+        release.keys(curator, "code", delta=1e-8, share=1)
+    pure = dd.Curator(rows, BUDGET).purely()
+    assert pure is not None
+    with pytest.raises(Unsupported, match="pure privacy"):
+        release.keys(pure, "code", delta=1e-8, share=1)
+    assert curator.ledger.entries() == []
+
+
+def test_all_of_the_budget_at_once_is_pure_but_for_delta(rows: dd.Table) -> None:
+    curator = seeded_curator(rows, BUDGET, 2)
+    found = release.keys(curator, "code", delta=1e-7, share=1)
+    assert found.header.method.startswith(("truncated Laplace", "discrete Laplace"))
+    assert curator.left == 0
+    assert 6 in found.body.listed  # 30 people: at a pure epsilon of 1 that is enough
+    assert curator.purely() is None
+
+
+# -- people ----------------------------------------------------------------------------------------------------------
+
+
+def people(folder: Path, held: dict[int, list[int]]) -> dd.Table:
+    """Each person's codes, in rows of their own."""
+    path = folder / "people.parquet"
+    pairs = [(who, code) for who, codes in held.items() for code in codes]
+    whose, code = (np.array(part, dtype=np.int64) for part in zip(*pairs, strict=True))
+    pq.write_table(pa.table({"who": whose, "code": code}), path)
+    schema = dd.Schema({"code": dd.Integer(0, 10**6)})
+    return dd.Table(str(path), schema, name="t", neighbours="add-remove", unit=dd.Unit("who", 2))
+
+
+def test_at_most_so_many_keys_of_a_person_count_and_each_once(tmp_path: Path) -> None:
+    held = {who: [who % 7, who % 7, 100 + who % 5, 200 + who % 3, 300] for who in range(400)}
+    rows = people(tmp_path, held)
+    for each in (1, 2, 3, 9):
+        values, counts = rows.engine.people_by_key("code", each)
+        assert counts.sum() == 400 * min(each, 4)
+        assert counts.max() <= 400
+    values, counts = rows.engine.people_by_key("code", 4)
+    assert dict(zip(values.tolist(), counts.tolist(), strict=True))[300] == 400
+
+
+def test_a_person_moves_as_many_counts_as_was_said(tmp_path: Path) -> None:
+    """Whatever they hold: the choice among their keys follows from these alone."""
+    random = np.random.default_rng(5)
+    held = {who: random.integers(0, 30, random.integers(1, 12)).tolist() for who in range(60)}
+    for each in (1, 3):
+        whole = dict(
+            zip(*(part.tolist() for part in people(tmp_path, held).engine.people_by_key("code", each)), strict=True)
+        )
+        for gone in (0, 17, 59):
+            rest = people(tmp_path, {who: codes for who, codes in held.items() if who != gone})
+            less = dict(zip(*(part.tolist() for part in rest.engine.people_by_key("code", each)), strict=True))
+            moved = {key: n - less.get(key, 0) for key, n in whole.items() if n != less.get(key, 0)}
+            assert set(moved.values()) == {1}
+            assert len(moved) == min(each, len(set(held[gone])))
+            assert set(less) <= set(whole)
+
+
+def test_a_fault_after_the_charge_is_one_fixed_refusal(rows: dd.Table, monkeypatch: pytest.MonkeyPatch) -> None:
+    curator = dd.Curator(rows, BUDGET)
+
+    def broken(*_: Any) -> Any:
+        raise ValueError("row 17 holds 999999")
+
+    monkeypatch.setattr(type(rows.engine), "_fetch_counts", broken)
+    with pytest.raises(AnswerLost) as told:
+        release.keys(curator, "code", delta=1e-8, share=F(1, 2))
+    assert "17" not in str(told.value)
+    assert curator.ledger.spent(KEYS) > 0  # paid: rows were read
+
+
+def test_only_who_is_trusted_with_rows_finds_keys(rows: dd.Table) -> None:
+    found: Oracle = release.keys(seeded_curator(rows, BUDGET, 1), "code", delta=5e-8, share=F(1, 2))
+    with pytest.raises(Unsupported):
+        release.keys(found, "code", delta=1e-8, share=F(1, 2))
+    exact = release.keys(dd.Exact(rows), "code", delta=1e-8)
+    assert len(exact.body.listed) == len(COUNTS)
+    assert exact.ask("code = 8").margin == 0
+
+
+@pytest.mark.parametrize("where", ["arrays", "file"])
+def test_what_was_found_can_be_grouped_by_and_the_rest_is_other(tmp_path: Path, where: str) -> None:
+    words = np.repeat(["Oslo ", "bergen", "a rare one"], [500, 200, 1])
+    held = {"city": words, "x": np.tile([0.0, 1.0], 351)[:701]}
+    if where == "file":
+        pq.write_table(pa.table(held), tmp_path / "c.parquet")
+    schema = dd.Schema({"city": dd.Text(20, fold="case", trim=True), "x": dd.Real(0, 1)})
+    source: Any = str(tmp_path / "c.parquet") if where == "file" else held
+    rows = dd.Table(source, schema, name="cities", neighbours="add-remove")
+    curator = seeded_curator(rows, BUDGET, 1)
+    with pytest.raises(BadQuery, match=r"release\.keys"):
+        curator.sql("SELECT city, COUNT(*) FROM cities GROUP BY city", share=0.1)
+    found = release.keys(curator, "city", delta=5e-8, share=0.5)
+    listed = curator.with_keys(found)
+    answer = listed.sql("SELECT city, COUNT(*) AS n, SUM(x) AS s FROM cities GROUP BY city", share=0.25)
+    assert [record[0] for record in answer.records] == ["oslo", "bergen", "(other)"]
+    for record, truth in zip(answer.records, (500, 200, 1), strict=True):
+        assert abs(record[1].value - truth) < 60
+    assert curator.left == listed.left < 0.3 * curator.budget.total  # one budget
+    assert curator.ledger.verify().spent == curator.ledger.spent()
+    with pytest.raises(BadQuery, match="not listed yet"):
+        listed.with_keys(found)
+    exact = release.keys(dd.Exact(dd.Table(held, schema, name="cities", neighbours="add-remove")), "city", delta=5e-8)
+    with pytest.raises(Unsupported, match="without noise"):  # what one person alone has is among them
+        curator.with_keys(exact)
+    other = dd.Curator(dd.Table(held, schema, name="others", neighbours="add-remove"), BUDGET)
+    with pytest.raises(Unsupported, match="found in 'others'"):
+        other.with_keys(found)
+
+
+def test_a_price_is_affordable_where_both_amounts_fit(rows: dd.Table) -> None:
+    curator = seeded_curator(rows, BUDGET, 1)
+    release.keys(curator, "code", delta=8e-8, share="1/4")
+    question = OpenKeys("code", 1, F(1, 10**7))
+    price = curator.price(question, share="1/100")
+    assert (price.affordable, price.cost.keys_left) == (False, 0)
+    assert "would be refused" in str(price)
+    (plan,) = release.plan_keys(curator, "code", delta=1e-7, share="1/100")
+    assert not plan.affordable
+    assert not plan.feasible
+    with pytest.raises(BudgetSpent, match="delta of keys"):
+        curator.run(question, share="1/100")
+    (plan,) = release.plan_keys(curator, "code", delta=1e-8, share="1/100")
+    assert plan.affordable
+    assert 0 < float(plan.cost.delta) <= 1e-8
+    assert not curator.price(OpenKeys("code", 1, F(1, 10**8)), share="9/10").affordable
