@@ -16,8 +16,7 @@ from dodona.bounds.klnrs import agnostic, parity, parity_plan
 from dodona.concepts.parities import Parities
 from dodona.engines.table import Table
 from dodona.errors import DodonaError
-from dodona.learn.agnostic import AgnosticLearner
-from dodona.learn.parity import ParityLearner
+from dodona.learn.agnostic import AgnosticLearner, ParityLearner
 from dodona.oracles.curator import Curator
 from dodona.oracles.local import Local
 from dodona.privacy.budget import Budget

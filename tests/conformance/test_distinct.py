@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 import dodona as dd
 from dodona.engines.duckdb import DuckDBEngine
 from dodona.errors import BadQuery, Unsupported
-from dodona.oracles.choice import ballot_for
-from dodona.oracles.losses import totals_of
+from dodona.oracles.noise import ballot_for
+from dodona.oracles.rows import totals_of
 from dodona.query.plan import compile_query
 from dodona.query.select import parse_select
 from dodona.query.statistic import query_from_json

@@ -12,8 +12,8 @@ from dodona.concepts.databases import Databases, Misfits
 from dodona.concepts.grid import Grid, Misfit
 from dodona.concepts.trees import Trees
 from dodona.errors import BadQuery, DodonaError, Unsupported
-from dodona.oracles.choice import ballot_for
 from dodona.oracles.fronts import Shifted
+from dodona.oracles.noise import ballot_for
 from dodona.oracles.wire import candidates_of
 from dodona.privacy.ledger.places import open_ledger, shown
 from dodona.query.candidates import packed

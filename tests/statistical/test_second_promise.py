@@ -23,8 +23,8 @@ from dodona.learn._learner import NO_MARGIN, Learner
 from dodona.mechanisms.mechanism import registered_mechanisms
 from dodona.oracles import answer, rows
 from dodona.oracles.exact import Exact
-from dodona.oracles.front import Front
 from dodona.oracles.oracle import Oracle
+from dodona.oracles.view import Front
 from dodona.testing.margins import AXES, CONFIDENCES, Asked, Covered, Told, World, check_margins, judge, worlds
 from tests.support.covered.answers import asked, curator
 from tests.support.covered.cases import BROKEN, CASES, SAID_BY_OTHERS, STATE_NOTHING

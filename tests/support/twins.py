@@ -30,9 +30,9 @@ from dodona.engines.joined import Joined
 from dodona.engines.table import Table
 from dodona.errors import DodonaError
 from dodona.oracles.answer import Answer, Finding, Price, Selection
-from dodona.oracles.choice import ballot_for
 from dodona.oracles.curator import Curator
 from dodona.oracles.groups import Atoms
+from dodona.oracles.noise import ballot_for
 from dodona.oracles.oracle import Oracle, Request
 from dodona.privacy.budget import Budget
 from dodona.privacy.ledger import Charge

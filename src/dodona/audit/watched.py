@@ -23,11 +23,10 @@ from dodona.mechanisms.bits import Bits, SecureBits
 from dodona.mechanisms.mechanism import AdditiveNoise
 from dodona.mechanisms.selection import Chooser
 from dodona.oracles.answer import Answer, Finding, Selection
-from dodona.oracles.choice import ballot_for, chooser_for
 from dodona.oracles.curator import Curator
 from dodona.oracles.effort import Effort
 from dodona.oracles.groups import Atoms
-from dodona.oracles.noise import Noise
+from dodona.oracles.noise import Noise, ballot_for, chooser_for
 from dodona.oracles.oracle import Request
 from dodona.privacy.budget import Budget
 from dodona.privacy.ledger import (

@@ -1,11 +1,11 @@
 from dodona.learn.agnostic import AgnosticLearner as AgnosticLearner
 from dodona.learn.agnostic import CompressionLearner as CompressionLearner
+from dodona.learn.agnostic import ParityLearner as ParityLearner
 from dodona.learn.agnostic import distinct_labelings as distinct_labelings
 from dodona.learn.id3 import ID3 as ID3
 from dodona.learn.kmeans import KMeans as KMeans
 from dodona.learn.logistic import LogisticRegression as LogisticRegression
 from dodona.learn.naive_bayes import GaussianNB as GaussianNB
-from dodona.learn.parity import ParityLearner as ParityLearner
 from dodona.learn.pca import PCA as PCA
 from dodona.learn.pca import SVD as SVD
 from dodona.learn.perceptron import Perceptron as Perceptron
@@ -13,5 +13,5 @@ from dodona.learn.ridge import Ridge as Ridge
 from dodona.learn.scaler import StandardScaler as StandardScaler
 from dodona.learn.sq.rules import ConjunctionLearner as ConjunctionLearner
 from dodona.learn.sq.rules import DecisionListLearner as DecisionListLearner
+from dodona.learn.sq.rules import WeakLearner as WeakLearner
 from dodona.learn.sq.stat import stat as stat
-from dodona.learn.sq.weak import WeakLearner as WeakLearner

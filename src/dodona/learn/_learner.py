@@ -25,8 +25,8 @@ from sklearn.utils.validation import validate_data
 from dodona.errors import BadEffort, BadQuery, BadSchema
 from dodona.learn._encoding import Feature, features_of
 from dodona.oracles.answer import Bill
-from dodona.oracles.front import Front
 from dodona.oracles.oracle import Given, Oracle
+from dodona.oracles.view import Front
 from dodona.privacy.numbers import exact
 from dodona.query.expr import Call, Column, Expr, Literal
 from dodona.query.schema import Category, Flag, Label, Real, Schema
@@ -229,7 +229,7 @@ def _labels_of(column: SchemaColumn) -> tuple[Label, ...]:
 
 
 def _from_arrays(estimator: Any, data: Any, target: Any, kind: str) -> Task:
-    from dodona.oracles.arrays import curator_over
+    from dodona.oracles.dataset import curator_over
 
     if kind == "none":
         array = validate_data(estimator, data, dtype=np.float64)
@@ -260,7 +260,7 @@ def _from_arrays(estimator: Any, data: Any, target: Any, kind: str) -> Task:
 
 def blank_oracle(estimator: Any, columns: int) -> Oracle:
     """An oracle over no rows, with the estimator's bounds and budget: for prices, which look at no row."""
-    from dodona.oracles.arrays import curator_over
+    from dodona.oracles.dataset import curator_over
 
     names = tuple(f"x{index}" for index in range(columns))
     schema = Schema(dict(zip(names, stated_ranges(estimator.bounds, columns, "bounds"), strict=True)))

@@ -20,8 +20,8 @@ from numpy.typing import NDArray
 from scipy.special import gammaincinv
 
 from dodona.learn._encoding import Feature
-from dodona.learn.geometry.location import distances, mean_error, near_mean
-from dodona.learn.geometry.moments import best_radius, first_mean, second_moments, spectrum, unit_edge
+from dodona.learn._location import distances, mean_error, near_mean
+from dodona.learn._moments import best_radius, first_mean, second_moments, spectrum, unit_edge
 from dodona.oracles.oracle import Oracle
 from dodona.privacy.numbers import Number
 from dodona.query.expr import Call, Expr, Literal

@@ -1,7 +1,7 @@
 """k-means through an oracle (SuLQ 4.2), with private seeds and only as many centres and rounds as the noise supports.
 
-1. A private mean, and how far rows lie from it (``geometry/location.py``), twice: the second time from nearer.
-2. A noisy second-moment matrix (``geometry/moments.py``): the directions above the noise. Centres lie where the rows
+1. A private mean, and how far rows lie from it (``_location.py``), twice: the second time from nearer.
+2. A noisy second-moment matrix (``_moments.py``): the directions above the noise. Centres lie where the rows
    vary, so the rounds are asked along these directions only; noise in the others is never paid for.
 3. Seeds need no row: k-means on points drawn from the normal distribution with that matrix. With rows to spare, one
    finer partition is asked first and its noisy cells are clustered.
@@ -27,7 +27,7 @@ from dodona.errors import BadQuery
 from dodona.learn import _lloyd as lloyd
 from dodona.learn._encoding import Feature, alike, held_rows
 from dodona.learn._learner import Learner, Recorded, counted_rounds, finish, rounds, task_of
-from dodona.learn._outlook import fit_outlook, prospect
+from dodona.learn._supervised import fit_outlook, prospect
 from dodona.privacy.numbers import Number
 
 # Where k-means begins: centres found on synthetic points, so no row is looked at.

@@ -19,8 +19,8 @@ from dodona.bounds.outlook import Outlook
 from dodona.errors import BadQuery
 from dodona.learn import _linear as linear
 from dodona.learn._learner import Recorded, Task, rounds
+from dodona.learn._linear import Approach, Coordinates
 from dodona.learn._supervised import Floats, ProbabilityClassifier, noise_of
-from dodona.learn.geometry.coordinates import Approach, Coordinates
 from dodona.oracles.oracle import Oracle
 from dodona.privacy.numbers import Number
 from dodona.query.expr import Call, Expr

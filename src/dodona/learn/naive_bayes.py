@@ -21,7 +21,7 @@ from dodona.bounds.outlook import Outlook, Part
 from dodona.learn import _linear as linear
 from dodona.learn import _supervised as supervised
 from dodona.learn._learner import Recorded, Task
-from dodona.learn.geometry.coordinates import Approach, Coordinates, centred
+from dodona.learn._linear import Approach, Coordinates, centred
 from dodona.oracles.oracle import Oracle
 from dodona.privacy.numbers import Number
 from dodona.query.expr import Call, Literal

@@ -14,8 +14,8 @@ from dodona.bounds.outlook import Outlook
 from dodona.errors import BadQuery
 from dodona.learn._encoding import Feature, held_rows
 from dodona.learn._learner import Learner, Recorded, finish, task_of
-from dodona.learn._outlook import spectral_outlook
-from dodona.learn.geometry.moments import Covariance, Moments, covariance_of, spectrum
+from dodona.learn._moments import Covariance, Moments, covariance_of, spectrum
+from dodona.learn._supervised import spectral_outlook
 from dodona.oracles.oracle import Oracle
 from dodona.oracles.view import Subspace
 from dodona.privacy.numbers import Number
@@ -130,7 +130,7 @@ class SVD(Projection):
     """The top right singular vectors of the rows: eigenvectors of A^T A = sum_i x_i x_i^T, asked with noise.
 
     A^T A / n is the covariance plus mu mu^T, and both are asked from where the rows are
-    (``learn/geometry/moments.py``), which costs less noise than asking for products of uncentred columns.
+    (``learn/_moments.py``), which costs less noise than asking for products of uncentred columns.
 
     ``n_components``: how many; None: those above the noise. Parameters and units as ``PCA``; attributes as
     scikit-learn's ``TruncatedSVD``: ``components_``, ``singular_values_``, ``explained_variance_`` (of the projected

@@ -19,9 +19,9 @@ from dodona.bounds.outlook import Outlook, Part
 from dodona.errors import BadQuery
 from dodona.learn._encoding import Feature, encode_rows, features_of
 from dodona.learn._learner import Learner, Recorded, Task, finish, task_of
+from dodona.learn._linear import TYPICAL, symmetric
+from dodona.learn._moments import level_of
 from dodona.learn._supervised import Floats, foreseen, noise_of, require_budget
-from dodona.learn.geometry.coordinates import TYPICAL, symmetric
-from dodona.learn.geometry.moments import level_of
 from dodona.oracles.oracle import Oracle
 from dodona.privacy.numbers import Number
 from dodona.query.expr import Literal

@@ -13,7 +13,7 @@ from dodona.bounds.outlook import Outlook
 from dodona.errors import BadQuery
 from dodona.learn._encoding import Feature, held_rows
 from dodona.learn._learner import Learner, Recorded, finish, task_of
-from dodona.learn._outlook import mean_outlook
+from dodona.learn._supervised import mean_outlook
 from dodona.oracles.oracle import Oracle
 from dodona.oracles.view import Subspace
 from dodona.privacy.numbers import Number

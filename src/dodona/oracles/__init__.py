@@ -9,5 +9,5 @@ An oracle answers statistical queries (``oracle.py`` is the contract), and which
 - ``remote``: a server's curator, over HTTP;
 - ``synopsis``: nobody any more: what is published answers for ever.
 
-``view``, ``fronts`` and ``arrays`` stand before an oracle and pass questions on.
+``view`` and ``fronts`` stand before an oracle and pass questions on; ``dataset`` joins tables about the same people.
 """

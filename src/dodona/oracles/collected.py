@@ -8,11 +8,10 @@ import numpy as np
 
 from dodona.local.collector import Collector
 from dodona.oracles.answer import Answer, Bill, Price, Selection, plain
-from dodona.oracles.local.blocks import Tier
-from dodona.oracles.local.offer import Offer
-from dodona.oracles.losses import left_out
+from dodona.oracles.local.offer import Offer, Tier
 from dodona.oracles.oracle import Oracle, Request
 from dodona.oracles.quantiles import counted, counted_price
+from dodona.oracles.rows import left_out
 from dodona.oracles.synopsis import Header, Synopsis
 from dodona.query.plan import Segment
 from dodona.query.quantiles import Quantiles

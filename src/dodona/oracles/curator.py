@@ -20,17 +20,16 @@ from dodona.engines.table import Table
 from dodona.errors import AnswerLost, BadQuery, LedgerError, Unsupported
 from dodona.mechanisms import Bits, SecureBits
 from dodona.oracles.answer import Answer, Bill, Finding, Price, Selection, plain
-from dodona.oracles.choice import ballot_for, chooser_for
 from dodona.oracles.effort import Effort, Stated
 from dodona.oracles.finishing import expected
-from dodona.oracles.front import persons_of
 from dodona.oracles.groups import Atoms
-from dodona.oracles.losses import beyond, beyond_norms, left_out, require_told, totals_of
-from dodona.oracles.noise import Noise, Plans, explained, in_words, noise_for
+from dodona.oracles.noise import Noise, Plans, ballot_for, chooser_for, explained, in_words, noise_for
 from dodona.oracles.oracle import Oracle, Question, Request, shortened
 from dodona.oracles.procedures import prepared
 from dodona.oracles.quantiles import Offer, better_counted, counted, counted_price, offer_for
+from dodona.oracles.rows import beyond, beyond_norms, left_out, require_told, totals_of
 from dodona.oracles.synopsis import Attached, Synopsis, published_answer, require_attachable
+from dodona.oracles.view import persons_of
 from dodona.privacy.budget import FREE, Budget, Cost
 from dodona.privacy.ledger import KEYS, Charge, Ledger
 from dodona.privacy.ledger.places import full_place, open_ledger

@@ -1,16 +1,24 @@
-"""Several tables about the same people: one unit, one population, one budget, one ledger.
+"""Where tables become oracles: several about the same people, and the arrays of a scikit-learn user.
 
-A row of every private table belongs to one person. Each table, and each join of tables, is an oracle with the same
-contract; whatever is asked of any of them, one ledger pays.
+``Dataset``: one unit, one population, one budget, one ledger. A row of every private table belongs to one person. Each
+table, and each join of tables, is an oracle with the same contract; whatever is asked of any of them, one ledger pays.
+
+``curator_over`` and what follows it: the one door between the estimators, which know no engine and no trust model, and
+the rooms that do.
 """
 
 from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping
-from typing import Unpack
+from typing import Any, Unpack
+
+import numpy as np
+from numpy.typing import NDArray
 
 from dodona.engines.joined import together
+from dodona.engines.memory import MemoryEngine
+from dodona.engines.memory.columns import read_columns
 from dodona.engines.public import Public
 from dodona.engines.table import Table
 from dodona.errors import BadQuery
@@ -21,7 +29,11 @@ from dodona.oracles.oracle import Oracle
 from dodona.oracles.rows import Rows
 from dodona.privacy.budget import Budget
 from dodona.privacy.ledger import Ledger
-from dodona.query.schema import same_name
+from dodona.privacy.numbers import Number
+from dodona.query.compiler import Compiler
+from dodona.query.expr import Expr, columns_of
+from dodona.query.program import Block, Builder, Program
+from dodona.query.schema import Schema, same_name
 from dodona.query.select import split_options
 from dodona.query.text import parse_tree, uncommented
 
@@ -106,3 +118,33 @@ class Dataset(Mapping[str, Oracle]):
         if not found:
             raise BadQuery(f"{name} is not a private table of this dataset. There are {', '.join(self._curators)}.")
         return found[0]
+
+
+def curator_over(columns: Mapping[str, NDArray[Any]], schema: Schema, epsilon: Number, delta: Number) -> Oracle:
+    """A curator over arrays with a budget of its own, kept as long as the oracle is."""
+    cleaned, rows = read_columns(dict(columns), schema)
+    engine = MemoryEngine(schema, cleaned, rows, public_rows=True)  # nobody asks a fit what cleaning left out
+    return Curator(Table(engine, schema, name="data"), Budget(epsilon=epsilon, delta=delta))
+
+
+# Conditions judged on rows a user holds: what a hypothesis predicts for a data frame or arrays.
+#
+# A hypothesis is a row condition;
+# the same compiled program that an oracle sums over its rows is run here over the user's, so both faces agree on every
+# row, clipping, missing values and unlisted categories included.
+
+
+def truth(condition: Expr, rows: Any, schema: Schema) -> NDArray[np.bool_]:
+    """Where ``condition`` is true of ``rows`` (a data frame, an Arrow table or a mapping of arrays); NULL is not.
+
+    Only the columns it reads must be there.
+    """
+    build = Builder()
+    step = Compiler(schema, build).condition(condition).step
+    program = Program(tuple(build.steps), (Block((), 0, where=step),))
+    read = columns_of(condition)
+    known = {name: column for name, column in schema.items() if name in read} or dict(schema)
+    columns, count = read_columns(rows, Schema(known))
+    values, null = MemoryEngine(schema, columns, count, public_rows=True).run(program, 0, count)[step]
+    true = values if null is None else values & ~null
+    return np.array(np.broadcast_to(true, (count,)), dtype=bool)

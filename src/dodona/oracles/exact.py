@@ -8,13 +8,12 @@ import numpy as np
 
 from dodona.engines.table import Table
 from dodona.oracles.answer import Answer, Bill, Finding, Price, Selection, plain
-from dodona.oracles.choice import ballot_for
-from dodona.oracles.front import persons_of
-from dodona.oracles.losses import beyond, left_out, require_told, totals_of
+from dodona.oracles.noise import ballot_for
 from dodona.oracles.oracle import Oracle, Request
 from dodona.oracles.procedures import prepared
 from dodona.oracles.quantiles import offer_for
-from dodona.oracles.rows import NO_NOISE
+from dodona.oracles.rows import NO_NOISE, beyond, left_out, require_told, totals_of
+from dodona.oracles.view import persons_of
 from dodona.query.persons import OfPeople
 from dodona.query.plan import Plan, compile_query
 from dodona.query.quantiles import Quantiles

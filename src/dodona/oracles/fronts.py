@@ -15,10 +15,9 @@ from numpy.typing import NDArray
 from dodona.errors import Unsupported
 from dodona.oracles.answer import Answer, Finding, Price, Selection
 from dodona.oracles.curator import Curator
-from dodona.oracles.front import Front
 from dodona.oracles.oracle import Given, Oracle, Request
 from dodona.oracles.synopsis import Synopsis
-from dodona.oracles.view import View
+from dodona.oracles.view import Front, View
 from dodona.query.candidates import Scores, packed, require_like, require_public_numbers
 from dodona.query.expr import Column, Expr, Literal
 from dodona.query.quantiles import Quantiles

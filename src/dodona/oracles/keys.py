@@ -18,8 +18,8 @@ from dodona.engines.table import Table
 from dodona.errors import BadEffort, BadQuery, Unsupported
 from dodona.mechanisms import Bits
 from dodona.mechanisms.threshold import Threshold, best
-from dodona.oracles.choice import pure_epsilon
 from dodona.oracles.effort import Effort
+from dodona.oracles.noise import pure_epsilon
 from dodona.oracles.procedures import Bought, Prepared, interprets
 from dodona.oracles.synopsis import Synopsis
 from dodona.privacy.budget import Budget, Cost

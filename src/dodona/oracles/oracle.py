@@ -19,8 +19,7 @@ from dodona.errors import BadQuery, Unsupported
 from dodona.oracles.answer import Answer, Finding, Price, Selection
 from dodona.oracles.effort import Divisible, Effort, Stated
 from dodona.oracles.finishing import expected, finish, require_kept, require_printable
-from dodona.oracles.losses import tabled
-from dodona.oracles.rows import Rows
+from dodona.oracles.rows import Rows, tabled
 from dodona.query.candidates import Procedure
 from dodona.query.expr import Expr
 from dodona.query.persons import OfPeople
@@ -203,7 +202,7 @@ class Oracle(ABC):
         oracle, scope = (self, None) if source is None or own else self.joined(source)
         select = parse_select(text, oracle.schema, oracle.name, oracle.whose, other=other, scope=scope)
         if select.bounds is not None:
-            from dodona.oracles.front import require_people
+            from dodona.oracles.view import require_people
 
             require_people(oracle)
         return oracle, select
@@ -318,7 +317,7 @@ class Oracle(ABC):
         ``max_rows``: in all. ``max_groups``: in so many groups of the question. ``max_rows_per_group``: in each of
         them. What is not stated is as the table says. Rows that a question does not count take nobody's place.
         """
-        from dodona.oracles.front import Bounded
+        from dodona.oracles.view import Bounded
 
         return Bounded(self, Bounds(max_rows, max_groups, max_rows_per_group))
 

@@ -21,8 +21,8 @@ from dodona.mechanisms import Bits, DiscreteLaplace
 from dodona.mechanisms.mechanism import AdditiveNoise
 from dodona.mechanisms.parity import COIN, ParitySolver, Roles, Words, packed, parity, solve
 from dodona.oracles.answer import Bill, Price
-from dodona.oracles.choice import pure_epsilon
 from dodona.oracles.effort import Effort
+from dodona.oracles.noise import pure_epsilon
 from dodona.oracles.oracle import Request
 from dodona.privacy.budget import Budget, Cost
 from dodona.query.candidates import ParityProcedure, Procedure

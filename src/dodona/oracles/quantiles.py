@@ -20,9 +20,9 @@ from dodona.mechanisms import Bits
 from dodona.mechanisms.selection import Chooser, Exponential, PermuteAndFlip
 from dodona.oracles.answer import Answer, Bill, Numbers, Price, plain
 from dodona.oracles.effort import Effort
-from dodona.oracles.losses import left_out
 from dodona.oracles.oracle import Oracle, Request
 from dodona.oracles.ranking import FINEST, Means, Ranking, ranking_for
+from dodona.oracles.rows import left_out
 from dodona.privacy.budget import FREE, Budget, Cost
 from dodona.query.plan import Plan, Segment, compile_query
 from dodona.query.quantiles import Quantiles, Scale

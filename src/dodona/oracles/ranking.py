@@ -29,7 +29,7 @@ from numpy.typing import NDArray
 from dodona.errors import BadQuery
 from dodona.mechanisms import Bits
 from dodona.mechanisms.selection import Chooser
-from dodona.oracles.choice import root_down
+from dodona.oracles.noise import root_down
 from dodona.privacy.budget import FREE, UNITS, Cost
 from dodona.query.quantiles import Scale
 

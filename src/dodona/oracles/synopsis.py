@@ -17,9 +17,9 @@ from numpy.typing import NDArray
 from dodona.concepts.concept import ConceptClass
 from dodona.errors import BadEffort, BadQuery, Refused, Unsupported
 from dodona.oracles.answer import Answer, Bill, Price, Selection, plain
-from dodona.oracles.losses import left_out
 from dodona.oracles.oracle import Oracle, Request
 from dodona.oracles.quantiles import counted, counted_price
+from dodona.oracles.rows import left_out
 from dodona.query.candidates import Scores
 from dodona.query.expr import Expr, Literal
 from dodona.query.plan import Plan, compile_query

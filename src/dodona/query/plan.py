@@ -32,9 +32,9 @@ from dodona.query.program import FATES, Block, Builder, Program, fate_of
 from dodona.query.schema import Label, Schema
 from dodona.query.sensitivity import Reach
 from dodona.query.statistic import (
-    LOST,
     OTHER,
     OTHER_TOO,
+    WAYS_LOST,
     Distinct,
     Features,
     Gate,
@@ -323,7 +323,7 @@ def _losses(p: Planner, query: Losses, place: Place) -> Reach:
                 f"losses are of the table's own columns. {name} comes from a public table, which loses none."
             )
         fate = p.build.emit("column", constants=fate_of(p.compiler.stored(name)))
-        for lost in LOST[p.schema[str(p.schema.find(name))].kind]:
+        for lost in WAYS_LOST[p.schema[str(p.schema.find(name))].kind]:
             is_so = p.build.emit("eq", fate, p.build.const(float(FATES.index(lost))))
             counted = p.build.emit("grid", p.build.emit("number", is_so), constants=(0.0, 1.0, 0))
             scalars.append(Scalar(counted, 0, 0, 1, True))

@@ -25,7 +25,7 @@ OTHER_TOO = "(none of these)"
 """What the cell of rows in no group is called; the second where a group has the first as its name."""
 MOST_LOSSES = 300
 """Columns whose losses are counted at once."""
-LOST = {
+WAYS_LOST = {
     "real": ("below", "above", "missing"),
     **dict.fromkeys(("integer", "date", "timestamp"), ("below", "above", "missing")),
     "category": ("not listed", "missing"),
@@ -264,7 +264,7 @@ class Distinct(Query):
 
 @dataclass(frozen=True)
 class Losses(Query):
-    """How many rows the schema's cleaning changes, column by column: ``LOST[type]`` says in which ways, in order.
+    """How many rows the schema's cleaning changes, column by column: ``WAYS_LOST[type]`` says in which ways, in order.
 
     A row is in at most one of a column's counts, so for each column it adds as one row of a partition does. Only who
     holds the raw values can answer: a curator, and ``Exact``.

@@ -11,9 +11,9 @@ import numpy as np
 from dodona.concepts.concept import Agreement, Finite
 from dodona.concepts.databases import Misfits
 from dodona.engines.table import Table
-from dodona.oracles.front import Bounded
 from dodona.oracles.fronts import Where
 from dodona.oracles.rows import Estimate
+from dodona.oracles.view import Bounded
 from dodona.query.schema import Flag, Schema
 from dodona.query.statistic import Features, Gate, Nearest, Outer, Partition, Query, Stack, Value, as_expr, as_query
 from dodona.query.unit import Bounds

@@ -18,7 +18,7 @@ from dodona.engines.memory import run as stepwise
 from dodona.engines.memory.columns import read_columns
 from dodona.engines.memory.layout import Lanes
 from dodona.engines.memory.run import Space, computed
-from dodona.learn.geometry.location import squared_length
+from dodona.learn._location import squared_length
 from dodona.query.expr import Column
 from dodona.query.plan import compile_query
 from dodona.query.program import Block, Builder, Program

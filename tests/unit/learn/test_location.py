@@ -10,8 +10,8 @@ import pytest
 from dodona.engines.table import Table
 from dodona.learn._encoding import alike, features_of
 from dodona.learn._learner import Recorded, Task
-from dodona.learn.geometry.location import FEWEST_RUNGS, MOST_RUNGS, Ladder, Location, distances, near_mean, shrunk
-from dodona.learn.geometry.moments import Moments, covariance_of, level_of, refined, spectrum
+from dodona.learn._location import FEWEST_RUNGS, MOST_RUNGS, Ladder, Location, distances, near_mean, shrunk
+from dodona.learn._moments import Moments, covariance_of, level_of, refined, spectrum
 from dodona.oracles.exact import Exact
 from dodona.privacy.budget import Budget
 from dodona.query.schema import Real, Schema

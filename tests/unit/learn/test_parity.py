@@ -11,7 +11,7 @@ import pytest
 from dodona.bounds.klnrs import parity_plan
 from dodona.engines.table import Table
 from dodona.errors import BadEffort, BadQuery, BudgetSpent, Unsupported
-from dodona.learn.parity import ParityLearner
+from dodona.learn.agnostic import ParityLearner
 from dodona.oracles.exact import Exact
 from dodona.oracles.oracle import Oracle
 from dodona.privacy.budget import Budget

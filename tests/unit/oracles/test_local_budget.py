@@ -12,7 +12,7 @@ from dodona.errors import AnswerLost, BadEffort, BudgetSpent, LedgerError, Refus
 from dodona.oracles.effort import Effort
 from dodona.oracles.exact import Exact
 from dodona.oracles.local import Local
-from dodona.oracles.local.blocks import Blocks, even, fresh
+from dodona.oracles.local.offer import Blocks, even, fresh
 from dodona.oracles.oracle import Request
 from dodona.query.schema import Flag, Real, Schema
 from dodona.query.statistic import Products, Stack, Value, as_expr

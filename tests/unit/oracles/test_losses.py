@@ -11,9 +11,8 @@ import dodona as dd
 from dodona.engines.engine import Engine
 from dodona.errors import BadQuery, Unsupported
 from dodona.oracles.effort import Effort
-from dodona.oracles.losses import totals_of
 from dodona.oracles.oracle import Request
-from dodona.oracles.rows import Estimate, Rows
+from dodona.oracles.rows import Estimate, Rows, totals_of
 from dodona.query.statistic import Losses, query_from_json
 from dodona.testing.engines import PassingEngine
 from dodona.testing.oracles import seeded_curator

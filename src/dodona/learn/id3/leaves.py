@@ -20,9 +20,9 @@ from numpy.typing import NDArray
 
 from dodona.learn._encoding import Feature
 from dodona.learn._learner import Task
+from dodona.learn._linear import Approach
+from dodona.learn._moments import covariance_in
 from dodona.learn._supervised import Floats, by_class, noise_of
-from dodona.learn.geometry.coordinates import Approach
-from dodona.learn.geometry.moments import covariance_in
 from dodona.learn.id3.tree import Attribute, Node, Split, key_of
 from dodona.learn.logistic import LogisticRegression
 from dodona.learn.naive_bayes import GaussianNB
@@ -129,7 +129,7 @@ def _halve(sums: Floats, width: Whole, noise: float) -> list[tuple[int, int]]:
 #
 # A sketch is a released model, so growing a tree on rows drawn from it costs nothing; the classes of its leaves are
 # then asked of the true rows. Where second moments are known, rows are normal, with moments asked from near the mean
-# (``learn/geometry/moments.py``), and classes those of a logistic regression (``logistic.py``); else each class has its
+# (``learn/_moments.py``), and classes those of a logistic regression (``logistic.py``); else each class has its
 # own mean (``naive_bayes.py``).
 
 

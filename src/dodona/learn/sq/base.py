@@ -42,7 +42,7 @@ class Hypothesis:
 
     def predict(self, rows: Any) -> NDArray[np.bool_]:
         """For each row of a data frame, a mapping of arrays, or an array in the schema's order: is it positive?"""
-        from dodona.oracles.arrays import truth
+        from dodona.oracles.dataset import truth
 
         return truth(self.condition, held(rows, tuple(self.schema)), self.schema)
 

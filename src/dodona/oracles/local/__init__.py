@@ -24,12 +24,22 @@ from dodona.local.holdings import Holdings
 from dodona.local.scheme import Scheme, known_randomiser
 from dodona.mechanisms import Bits, SecureBits
 from dodona.oracles.answer import Answer, Bill, Price, Selection, plain
-from dodona.oracles.choice import Ballot, ballot_for
-from dodona.oracles.local.blocks import ORDER, Blocks, Spent, Tier, block_count, tier_key
-from dodona.oracles.local.offer import Offer, maker, offer_for, offer_of
-from dodona.oracles.losses import left_out
+from dodona.oracles.local.offer import (
+    ORDER,
+    Blocks,
+    Offer,
+    Spent,
+    Tier,
+    block_count,
+    maker,
+    offer_for,
+    offer_of,
+    tier_key,
+)
+from dodona.oracles.noise import Ballot, ballot_for
 from dodona.oracles.oracle import Oracle, Request, shortened
 from dodona.oracles.quantiles import counted, counted_price
+from dodona.oracles.rows import left_out
 from dodona.privacy.budget import Budget
 from dodona.privacy.ledger import Charge, Ledger, Question
 from dodona.privacy.ledger.places import full_place, open_ledger

@@ -17,9 +17,8 @@ from dodona.oracles.answer import Answer, Finding, Price, Selection
 from dodona.oracles.effort import Effort
 from dodona.oracles.finishing import finish
 from dodona.oracles.fronts import quoted
-from dodona.oracles.losses import tabled
 from dodona.oracles.oracle import Oracle, Request
-from dodona.oracles.rows import Rows
+from dodona.oracles.rows import Rows, tabled
 from dodona.oracles.wire import candidates_of, procedure_of, query_of
 from dodona.query.select import is_select, read_from
 from dodona.query.statistic import Losses, Query, Stack, as_query

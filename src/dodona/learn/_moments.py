@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from dodona.learn._encoding import Feature, alike
 from dodona.learn._learner import Task
-from dodona.learn.geometry.location import (
+from dodona.learn._location import (
     Ladder,
     Location,
     ball_mean,
@@ -154,7 +154,7 @@ def _diagonal(d: int) -> NDArray[np.intp]:
 # Two ways, chosen by the predicted noise, before anything is spent:
 #
 # * the noise is far below the spread of the box: one query for the sums and the products of all features (SuLQ 4.1);
-# * otherwise: the mean (``learn/geometry/location.py``), the distances from it (``learn/geometry/location.py``), then
+# * otherwise: the mean (``learn/_location.py``), the distances from it (``learn/_location.py``), then
 # the products inside a ball around
 #   the mean. A row outside is drawn onto the ball and keeps its direction. Charged by L2, noise falls with the ball's
 # squared radius. Where a part of the budget already tells the directions, a second look follows
