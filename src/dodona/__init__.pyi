@@ -5,6 +5,7 @@ from dodona import errors as errors
 from dodona import learn as learn
 from dodona import local as local
 from dodona import release as release
+from dodona.config import open as open
 from dodona.engines.csv import Csv as Csv
 from dodona.engines.public import Public as Public
 from dodona.engines.table import Table as Table

@@ -69,6 +69,7 @@ if TYPE_CHECKING:
     from dodona.engines.public import Public
     from dodona.engines.table import Table
     from dodona.oracles.curator import Curator
+    from dodona.oracles.dataset import Dataset
     from dodona.privacy.ledger.rules import ChainLedger
 
 GAP = "?"
@@ -137,21 +138,22 @@ class Config:
 
     def open_curator(
         self,
-        analyst: str,
+        analyst: str | None,
         *,
         asking: bool = True,
         create: bool = False,
         table: Table | None = None,
         ledger: str | os.PathLike[str] | None = None,
     ) -> Curator:
-        """The oracle. ``create``: make a ledger that is not there. ``ledger``: in place of the one the file names.
+        """The oracle. Who is logged in asks, unless another is named. ``create``: make a ledger that is not there.
+        ``ledger``: in place of the one the file names.
 
         With ``asking`` false nothing will be charged, and no ledger need be there.
         """
         from dodona.oracles.curator import Curator
         from dodona.privacy.ledger.places import ledger_exists
 
-        place = ledger or self.ledger
+        place, analyst = ledger or self.ledger, login() if analyst is None else analyst
         kept = place if asking or ledger_exists(place) else None
         curator = Curator(table or self.open_table(), self.budget, kept, analyst=analyst, create=create)
         if self.disjoint and asking:
@@ -160,6 +162,32 @@ class Config:
             if stated.answer is None:
                 curator.ledger.store_answer(stated.entry.seq, "stated")
         return curator
+
+
+def open(path: str | os.PathLike[str], *, analyst: str | None = None, create: bool = False) -> Curator | Dataset:
+    """What the command line and the server ask: the oracle that ``survey.toml`` states, or, of several tables, a
+    ``Dataset``. In Python, ``dd.open("survey.toml")``.
+
+    ``analyst``: who asks, the login name unless stated. ``create``: make the ledger where there is none.
+    """
+    from dodona.oracles.dataset import Dataset
+
+    config = Config.read(path)
+    first = config.open_curator(analyst, create=create)
+    if config.family is None:
+        return first
+    others = [member.open_table() for member in config.members if member.name != config.name]
+    return Dataset.sharing(first, others)
+
+
+def login() -> str:
+    """Who is logged in."""
+    import getpass
+
+    try:
+        return getpass.getuser()
+    except (OSError, KeyError, ImportError):
+        return "curator"
 
 
 class Family:

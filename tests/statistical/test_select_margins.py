@@ -146,7 +146,7 @@ def test_an_empty_group_is_lost_in_noise_and_says_so() -> None:
     text = "SELECT g, AVG(x) AS mean FROM t GROUP BY g"
     rows = seeded_curator(table, BUDGETS["pure"], 3).sql(text, share="1/1000")
     assert str(rows.records[0][1]) == LOST
-    assert rows.to_dicts()[0] == {"g": 0, "mean": 50.0, "mean ±": 50.0, "mean note": LOST}
+    assert rows.to_dicts()[0] == {"g": 0, "mean": 50.0, "mean_margin": 50.0, "mean_note": LOST}
     assert "lost in noise: worth nothing at this price" in str(rows)
     assert lost_in(dd.Exact(table).sql(text)) == {"no rows": 2, "": 6}  # the second: rows of no group
 

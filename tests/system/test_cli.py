@@ -355,3 +355,33 @@ def test_version(call: Call) -> None:
     from dodona import __version__
 
     assert call("--version").out == f"dodona {__version__}\n"
+
+
+@pytest.mark.parametrize("ending", ["csv", "json", "md", "txt"])
+def test_an_answer_goes_to_a_file(survey: Path, call: Call, ending: str) -> None:
+    """What the file is to hold follows from its name; one that is there is refused before anything is charged."""
+    out = survey / f"out.{ending}"
+    done = call("sql", "survey.toml", SELECT, "--share", "0.01", "-o", out)
+    assert done.code == 0, done.err
+    assert f"wrote {out}" in done.out
+    text = out.read_text(encoding="utf-8")
+    starts = {"csv": "sex,region,n,n_margin,n_low,n_high,", "json": '{"columns": ["sex"', "md": "| sex | region | n |"}
+    assert text.startswith(starts.get(ending, "sex"))
+    before = fingerprint(survey)
+    again = call("sql", "survey.toml", SELECT, "--share", "0.01", "-o", out)
+    assert again.code == 2
+    assert "is there already" in again.err
+    assert fingerprint(survey) == before
+    assert out.read_text(encoding="utf-8") == text
+    lost = call("sql", "survey.toml", "SELECT nothing", "--share", "0.01", "-o", survey / "never")
+    assert lost.code == 2
+    assert not (survey / "never").exists()
+
+
+def test_an_answer_is_printed_as_csv_or_markdown(survey: Path, call: Call) -> None:
+    printed = call("ask", "survey.toml", QUESTION, "--share", "0.01", "--csv")
+    assert printed.out.startswith("total,total_margin,total_low,total_high,mean,mean_margin,mean_low,mean_high\n")
+    assert call("ask", "survey.toml", QUESTION, "--share", "0.01", "--markdown").out.startswith("| total | mean |\n")
+    both = call("ask", "survey.toml", QUESTION, "--share", "0.01", "--markdown", "--json")
+    assert both.code == 2
+    assert "one form at a time. Got --json and --markdown" in both.err

@@ -9,9 +9,10 @@ from pathlib import Path
 import duckdb
 import pytest
 
+import dodona as dd
 from dodona.cli.survey import draft_survey as draft
 from dodona.config import Config, open_ledger
-from dodona.errors import BadSchema, BadTable, LedgerCorrupt, LedgerMissing, Refused
+from dodona.errors import BadSchema, BadTable, LedgerCorrupt, LedgerError, LedgerMissing, Refused
 from dodona.privacy.budget import Budget
 from dodona.query.schema import Category, Integer
 from dodona.sample import write_sample, write_schema
@@ -244,3 +245,40 @@ def test_a_unit_in_the_file(tmp_path):
         file.write_text(lines.format(unit=bad))
         with pytest.raises(BadSchema, match="unit"):
             Config.read(file)
+
+
+def test_python_opens_what_the_command_line_asks(tmp_path: Path) -> None:
+    """``dd.open``: the same ledger, whoever asks; a missing one is refused unless it is to be made."""
+    write_sample(tmp_path / "survey.parquet", 300)
+    write_schema(tmp_path / "survey.toml", tmp_path / "survey.parquet")
+    with pytest.raises(LedgerError):
+        dd.open(tmp_path / "survey.toml")
+    made = dd.open(tmp_path / "survey.toml", create=True, analyst="ann")
+    assert isinstance(made, dd.Curator)
+    spent = made.ask("smoker", share="0.1").cost.share
+    assert [entry.analyst for entry in made.ledger.entries(1, 1)] == ["ann"]
+    again = dd.open(tmp_path / "survey.toml")
+    assert again.ledger.spent() == made.ledger.spent() > 0
+    assert spent == pytest.approx(0.1)
+
+
+def test_python_opens_several_tables_as_a_dataset(tmp_path: Path) -> None:
+    (tmp_path / "visits.csv").write_text("patient,zip\n1,a\n1,b\n2,a\n")
+    (tmp_path / "patients.csv").write_text("patient,age\n1,40\n2,50\n")
+    (tmp_path / "zips.csv").write_text("zip,city\na,Oslo\nb,Bergen\n")
+    (tmp_path / "people.toml").write_text(
+        'neighbours = "add-remove"\nunit = "patient"\nbudget.epsilon = 1\n'
+        '[tables.visits]\ndata = "visits.csv"\nunit = { column = "patient", max_rows = 2 }\n'
+        'columns.zip = { type = "category", values = ["a", "b"] }\n'
+        '[tables.patients]\ndata = "patients.csv"\nunit = { column = "patient", max_rows = 1 }\n'
+        'columns.age = { type = "integer", low = 0, high = 99 }\n'
+        '[tables.zips]\npublic = true\ndata = "zips.csv"\n'
+    )
+    opened = dd.open(tmp_path / "people.toml", create=True)
+    assert isinstance(opened, dd.Dataset)
+    assert [*opened] == ["visits", "patients"]
+    rows = opened.sql("SELECT city, COUNT(*) AS n FROM visits JOIN zips USING (zip) GROUP BY city", share="0.1")
+    assert "Oslo" in rows["city"]
+    opened["patients"].ask("age", share="0.1")
+    assert opened.ledger.spent() == pytest.approx(opened.ledger.genesis.budget.capacity / 5, rel=1e-6)
+    assert "patients" in repr(opened)

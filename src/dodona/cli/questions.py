@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import inspect
 import json as plain_json
+import os
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
     from dodona.oracles.curator import Curator
     from dodona.oracles.remote import Remote
     from dodona.oracles.rows import Rows
+    from dodona.oracles.tabular import Tabular
 
 Survey = Annotated[Path, typer.Argument(metavar="SURVEY.TOML", help="What the curator states about the table.")]
 Question = Annotated[str, typer.Argument(metavar="QUESTION", help="A row expression: age >= 65 AND smoker")]
@@ -38,6 +41,12 @@ KeyFile = Annotated[
     Path | None, typer.Option(metavar="FILE", help="Holds your key for --server.  [default: DODONA_KEY is used]")
 ]
 Json = Annotated[bool, typer.Option("--json", help="Machine-readable output.")]
+Csv = Annotated[bool, typer.Option("--csv", help="Its numbers as CSV: n, n_margin, n_low, n_high.")]
+Markdown = Annotated[bool, typer.Option("--markdown", help="A table in Markdown.")]
+Output = Annotated[
+    Path | None,
+    typer.Option("--output", "-o", metavar="FILE", help="Write there, not here: .csv, .json, .md say how."),
+]
 Effort = dict[str, Any]
 
 _EFFORT: dict[str, tuple[Any, str | None]] = {
@@ -119,14 +128,19 @@ def ask(
     server: Server = None,
     key_file: KeyFile = None,
     json: Json = False,
+    csv: Csv = False,
+    markdown: Markdown = False,
+    output: Output = None,
 ) -> None:
     """Answer a question about the rows, with noise; charged to the budget. State exactly one effort."""
+    form = Form.of(json, csv, markdown, output)
     if server is not None:
         answer = _connect(server, survey, key_file, analyst).ask(question, **effort, request_id=request_id)
-        return _show_answer(question, answer, _receipt, json)
-    curator = _curator(survey, analyst or login())
+        return form.hand_over(answer, _answered(question, answer), _told(question, answer, _receipt(answer.cost)))
+    curator = _curator(survey, analyst)
     answer = curator.ask(question, **effort, request_id=request_id)
-    return _show_answer(question, answer, lambda bill: show.receipt(bill, curator.ledger), json)
+    receipt = show.receipt(answer.cost, curator.ledger)
+    return form.hand_over(answer, _answered(question, answer), _told(question, answer, receipt))
 
 
 @stating_effort
@@ -139,14 +153,18 @@ def sql(
     server: Server = None,
     key_file: KeyFile = None,
     json: Json = False,
+    csv: Csv = False,
+    markdown: Markdown = False,
+    output: Output = None,
 ) -> None:
     """Answer a SELECT, of aggregates under WHERE and GROUP BY, finished as you like; charged to the budget."""
+    form = Form.of(json, csv, markdown, output)
     if server is not None:
         rows = _connect(server, survey, key_file, analyst).sql(statement, **effort, request_id=request_id)
-        return _show_rows(rows, _receipt, json)
-    curator = _curator(survey, analyst or login())
+        return form.hand_over(rows, as_data(rows), _tabled(rows, _receipt(rows.cost)))
+    curator = _curator(survey, analyst)
     rows = curator.sql(statement, **effort, request_id=request_id)
-    return _show_rows(rows, lambda bill: show.receipt(bill, curator.ledger), json)
+    return form.hand_over(rows, as_data(rows), _tabled(rows, show.receipt(rows.cost, curator.ledger)))
 
 
 @stating_effort
@@ -159,7 +177,7 @@ def explain(survey: Survey, question: AnyQuestion, effort: Effort) -> None:
     show.say("\n".join(map(show.clean, explained.split("\n"))) + "\nNothing was run, nothing was spent.")
 
 
-def _curator(survey: Path, analyst: str, *, asking: bool = True) -> Curator:
+def _curator(survey: Path, analyst: str | None, *, asking: bool = True) -> Curator:
     from dodona.config import Config
 
     return Config.read(survey).open_curator(analyst, asking=asking)
@@ -178,25 +196,65 @@ def _connect(server: str, dataset: Path, key_file: Path | None, analyst: str | N
     return connect(server, key=key, dataset=str(dataset))
 
 
-def _show_answer(question: str, answer: Answer, receipt: Callable[[Bill], list[tuple[str, str]]], json: bool) -> None:
+@dataclass(frozen=True)
+class Form:
+    """How a result is handed over, settled before anything is charged: ``kind``, and the file it goes to, if any."""
+
+    kind: str
+    output: Path | None = None
+
+    @staticmethod
+    def of(json: bool, csv: bool, markdown: bool, output: Path | None) -> Form:
+        """What the options say; a file that is there, or could not be made, is refused now, not after the charge."""
+        stated = [kind for kind, wanted in (("json", json), ("csv", csv), ("markdown", markdown)) if wanted]
+        if len(stated) > 1:
+            raise Refused(f"one form at a time. Got {' and '.join('--' + kind for kind in stated)}.")
+        if output is None:
+            return Form(stated[0] if stated else "text")
+        if output.exists() or output.is_symlink():
+            raise Refused(f"{output} is there already, and would be overwritten: name another file.")
+        if not os.access(output.absolute().parent, os.W_OK | os.X_OK):
+            raise Refused(f"{output} cannot be written: name a file in a folder that is there.")
+        by_name = {".json": "json", ".csv": "csv", ".md": "markdown"}.get(output.suffix.lower(), "text")
+        return Form(stated[0] if stated else by_name, output)
+
+    def hand_over(self, result: Tabular, data: dict[str, Any], text: str) -> None:
+        """Print it, or write it and say where."""
+        if self.output is None and self.kind == "json":
+            return show.dump(data)
+        forms = {"json": lambda: plain_json.dumps(data, ensure_ascii=False, allow_nan=False) + "\n"}
+        forms |= {"csv": result.to_csv, "markdown": result.to_markdown, "text": lambda: text + "\n"}
+        made = forms[self.kind]()
+        if self.output is None:
+            return show.say(made.rstrip("\n").replace("\r\n", "\n"))
+        try:
+            with self.output.open("x", encoding="utf-8", newline="") as file:
+                file.write(made)
+        except OSError:  # it was paid for
+            show.say(made)
+            raise Refused(f"{self.output} could not be written; what it would have held stands above.") from None
+        return show.say(f"wrote {self.output}; {result.cost}")
+
+
+def _answered(question: str, answer: Answer) -> dict[str, Any]:
     rows, total, margin = answer.rows, float(answer.total), float(answer.margin)
-    if json:
-        known = {"question": question, "total": total, "total_margin": margin, "confidence": answer.confidence}
-        per_row = {} if rows is None else {"mean": answer.mean, "mean_margin": margin / max(rows, 1)}
-        known |= {"proven": answer.proven, "leaves_out": answer.leaves_out}
-        return show.dump({**known, **per_row, "rows": rows, "cost": vars(answer.cost)})
+    known = {"question": question, "total": total, "total_margin": margin, "confidence": answer.confidence}
+    per_row = {} if rows is None else {"mean": answer.mean, "mean_margin": margin / max(rows, 1)}
+    known |= {"proven": answer.proven, "leaves_out": answer.leaves_out}
+    return {**known, **per_row, "rows": rows, "cost": vars(answer.cost)}
+
+
+def _told(question: str, answer: Answer, receipt: list[tuple[str, str]]) -> str:
+    rows, total, margin = answer.rows, float(answer.total), float(answer.margin)
     pairs = [] if rows is None else [("mean", show.number(total / max(rows, 1), margin / max(rows, 1)))]
     pairs += [("total", show.number(total, margin) + ("" if rows is None else f" over {rows:,} rows"))]
     bold = [(name, show.paint(value, "bold")) for name, value in pairs]
     head = f"{show.clean(question)}  ({show.certain(answer.confidence, answer.proven)})\n"
-    return show.say(head + show.facts([*bold, *show.beside(answer.leaves_out), *receipt(answer.cost)]))
+    return head + show.facts([*bold, *show.beside(answer.leaves_out), *receipt])
 
 
-def _show_rows(rows: Rows, receipt: Callable[[Bill], list[tuple[str, str]]], json: bool) -> None:
-    if json:
-        return show.dump(as_data(rows))
-    show.say(show.grid(rows))
-    return show.say("\n" + show.facts([*show.below(rows), *receipt(rows.cost)]))
+def _tabled(rows: Rows, receipt: list[tuple[str, str]]) -> str:
+    return f"{show.grid(rows)}\n\n{show.facts([*show.below(rows), *receipt])}"
 
 
 def as_data(rows: Rows) -> dict[str, Any]:
@@ -210,16 +268,6 @@ def _receipt(bill: Bill) -> list[tuple[str, str]]:
     place = f"charge {bill.seq}, {str(bill.hash)[:12]} ({bill.mechanism}; {bill.neighbours} neighbours)"
     left = f"{bill.unit} {show.short(bill.left)} of the lifetime budget"
     return [("cost", show.cost(bill)), ("left", left), ("receipt", place)]
-
-
-def login() -> str:
-    """Who is logged in."""
-    import getpass
-
-    try:
-        return getpass.getuser()
-    except (OSError, KeyError, ImportError):
-        return "curator"
 
 
 def _plain(values: Numbers) -> float | list[Any]:

@@ -22,7 +22,7 @@ import typer
 from typer.core import TyperGroup
 
 from dodona.cli import show as text
-from dodona.cli.questions import Analyst, Effort, Json, RequestId, Survey, as_data, login, stating_effort
+from dodona.cli.questions import Analyst, Effort, Json, RequestId, Survey, as_data, stating_effort
 
 if TYPE_CHECKING:
     from dodona.config import Config
@@ -166,7 +166,7 @@ def _others(config: Config) -> list[tuple[str, str]]:
 
 def _count_losses(config: Config, effort: Effort, analyst: str | None, json: bool) -> None:
     """What the schema leaves out, as a table."""
-    curator = config.open_curator(analyst or login())
+    curator = config.open_curator(analyst)
     rows = curator.losses(**effort)
     if json:
         return text.dump(as_data(rows))

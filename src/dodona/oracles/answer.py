@@ -6,6 +6,7 @@ import json
 import math
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
+from html import escape
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ from numpy.typing import NDArray
 
 from dodona.bounds.outlook import Outcome, Outlook
 from dodona.errors import Unsupported
+from dodona.oracles.tabular import Totals
 from dodona.privacy.budget import KEY_UNITS, Budget, Cost
 from dodona.query.plan import Segment
 from dodona.query.schema import Label
@@ -66,7 +68,7 @@ class Bill:
 
 
 @dataclass(frozen=True)
-class Answer:
+class Answer(Totals):
     """Sums over rows, with error.
 
     ``total``: the noisy sums. ``spread``: the standard deviation of their noise. ``margin``: with probability
@@ -246,6 +248,14 @@ class Price:
             f"would cost {self.cost}; {what} ({self.confidence * 100:.10g} %{'' if self.proven else ', estimated'}) "
             f"by {self.cost.mechanism}; {self.sensitivity}.{verdict}"
         )
+
+    def _repr_html_(self) -> str:
+        """For notebooks: what each number would be off by, and the cost."""
+        worst = f"{'mean' if self.rows else 'total'}: ± {float(np.max(self.tolerance)):.4g}"
+        items = "".join(f"<li>{escape(str(column))}</li>" for column in self.columns or (worst,))
+        sure = f"{self.confidence * 100:.10g} %, {'proven' if self.proven else 'estimated'}"
+        verdict = "" if self.affordable else "; more than is left, it would be refused"
+        return f"<p>would cost {escape(str(self.cost))}{verdict}</p><ul>{items}</ul><p><small>{sure}</small></p>"
 
     def to_json(self) -> str:
         """One line of JSON; ``from_json`` is the inverse. One number stands for an array of equal ones."""

@@ -7,6 +7,7 @@ refund.
 
 from __future__ import annotations
 
+import operator
 import os
 import secrets
 from collections.abc import Callable
@@ -47,10 +48,6 @@ Stored = TypeVar("Stored")
 During = Callable[[Callable[[], Any]], Any]
 
 
-def _at_once(work: Callable[[], Any]) -> Any:
-    return work()
-
-
 class Curator(Oracle):
     """Answers questions about ``table`` within ``budget``.
 
@@ -84,7 +81,7 @@ class Curator(Oracle):
         self._keep(table, kept, analyst, SecureBits())
 
     @classmethod
-    def sharing(cls, table: Table, ledger: Ledger, *, analyst: str, during: During = _at_once) -> Curator:
+    def sharing(cls, table: Table, ledger: Ledger, *, analyst: str, during: During = operator.call) -> Curator:
         """Another analyst on a ledger that is already open; the budget is the ledger's.
 
         ``during``: runs the work that reads rows, after its charge and before its answer is stored; a server lets it
@@ -104,7 +101,7 @@ class Curator(Oracle):
     def _keep(self, table: Table, ledger: Ledger, analyst: str, bits: Bits) -> None:
         self._table, self._ledger, self._analyst, self._bits = table, ledger, analyst, bits
         self._budget = ledger.genesis.budget
-        self._during: During = _at_once
+        self._during: During = operator.call
         self._atoms, self._plans = Atoms(table.schema), Plans(table.schema)
         self._published: list[Attached] = []
         self._joins: dict[Source, tuple[Curator, Scope]] = {}
@@ -146,14 +143,14 @@ class Curator(Oracle):
             return super().joined(source)
         if source not in (joins := self._joins):  # read once: another thread may keep others
             table, scope = self._table.tables.join(source)
-            joins = self._joins = {**dict([*joins.items()][-MOST_JOINED:]), source: (self._like(table), scope)}
+            joins = self._joins = {**dict([*joins.items()][-MOST_JOINED:]), source: (self.beside(table), scope)}
         return joins[source]
 
     def persons(self, select: str, **stated: Unpack[OfPeople]) -> Oracle:
         """Another curator of the same budget, on the people that are made of the rows."""
-        return persons_of(self, self._table, select, self._like, **stated)
+        return persons_of(self, self._table, select, self.beside, **stated)
 
-    def _like(self, table: Table, ledger: Ledger | None = None) -> Curator:
+    def beside(self, table: Table, ledger: Ledger | None = None) -> Curator:
         """Ourselves, on another table of the same budget, or paid for by a part of it."""
         curator = type(self).sharing(table, ledger or self._ledger, analyst=self._analyst, during=self._during)
         curator._bits = self._bits
@@ -163,6 +160,9 @@ class Curator(Oracle):
     def left(self) -> float:
         """What is left for a question about everyone, in the budget's unit."""
         return float(self._budget.amount(self._ledger.left()))
+
+    def _told(self) -> str:
+        return f"; {self._ledger.left() / self._budget.capacity:.2%} left of {self._budget}"
 
     def purely(self) -> Curator | None:
         """The whole of an (epsilon, delta) budget as one of pure epsilon, paid for in full by its first question.
@@ -174,7 +174,7 @@ class Curator(Oracle):
         pocket = Pocket(self._ledger, self._analyst)
         if not pocket.left():
             return None
-        curator = self._like(self._table, pocket)
+        curator = self.beside(self._table, pocket)
         curator._published = list(self._published)
         return curator
 
@@ -182,7 +182,7 @@ class Curator(Oracle):
         """The same where the keys that ``release.keys`` found are a category: all other values are in *(other)*."""
         from dodona.oracles.keys import with_listed
 
-        return self._like(with_listed(self._table, keys), self._ledger)
+        return self.beside(with_listed(self._table, keys), self._ledger)
 
     def attach(self, synopsis: Synopsis, *, estimates: bool = False) -> None:
         """Answer from this published synopsis, free, where its stated error meets a question's tolerance.

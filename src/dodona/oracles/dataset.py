@@ -10,7 +10,7 @@ the rooms that do.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Unpack
 
 import numpy as np
@@ -57,12 +57,21 @@ class Dataset(Mapping[str, Oracle]):
         analyst: str = "curator",
         create: bool = False,
     ) -> None:
-        self._tables = together(tables, unit, population)
-        first, *others = self._tables.values()
-        opened = Curator(first, budget, ledger, analyst=analyst, create=create)
-        self._curators = {first.name: opened}
-        for table in others:
-            self._curators[table.name] = Curator.sharing(table, opened.ledger, analyst=analyst)
+        first, *others = together(tables, unit, population).values()
+        self._keep(Curator(first, budget, ledger, analyst=analyst, create=create), others)
+
+    @classmethod
+    def sharing(cls, first: Curator, others: Iterable[Table]) -> Dataset:
+        """The other tables beside the one whose ledger is open already."""
+        dataset = cls.__new__(cls)
+        dataset._keep(first, others)
+        return dataset
+
+    def _keep(self, first: Curator, others: Iterable[Table]) -> None:
+        self._curators = {first.name: first, **{table.name: first.beside(table) for table in others}}
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__}: {', '.join(map(repr, self._curators.values()))}>"
 
     @property
     def ledger(self) -> Ledger:

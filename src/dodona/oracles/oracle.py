@@ -113,6 +113,14 @@ class Oracle(ABC):
         """Whether choices are made on totals, not on noisy reports: only then may scores be other than linear."""
         return True
 
+    def __repr__(self) -> str:
+        rows = "" if self.rows is None else f" of {self.rows:,} rows"
+        return f"<{type(self).__name__}: {self.name}{rows} ({', '.join(self.schema)}){self._told()}>"
+
+    def _told(self) -> str:
+        """What else it says of itself when it is printed: what is left to spend, say."""
+        return ""
+
     @abstractmethod
     def answer(self, request: Request) -> Answer:
         """Charge, then answer."""

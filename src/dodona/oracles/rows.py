@@ -19,8 +19,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dodona.engines.engine import Engine
-from dodona.errors import Unsupported
+from dodona.errors import BadQuery, Unsupported
 from dodona.oracles.answer import Answer, Bill
+from dodona.oracles.tabular import Bar, Tabular, apart, whole
 from dodona.query.expr import Column as Name
 from dodona.query.expr import columns_of
 from dodona.query.plan import Plan, Segment
@@ -48,6 +49,11 @@ class Estimate:
     proven: bool = True
     lost: str = ""
 
+    @property
+    def known(self) -> bool:
+        """Whether there is an error to speak of: not where nothing is known of the number."""
+        return math.isfinite(self.margin)
+
     def __str__(self) -> str:
         if self.lost:
             return self.lost
@@ -68,8 +74,10 @@ def shown(cell: Cell) -> str:
 
 
 @dataclass(frozen=True)
-class Rows:
+class Rows(Tabular):
     """A table: ``columns`` and ``records``; every key that can occur appears, in the schema's order.
+
+    ``rows[0]`` is a record, ``rows["n"]`` a column, ``for record in rows`` goes through all.
 
     ``leaves_out``: what the same statement without noise leaves out as well, one sentence each. ``told``: what noise
     has decided beside the numbers, such as which rows are shown. A cell without a value is None.
@@ -88,6 +96,16 @@ class Rows:
     def __len__(self) -> int:
         return len(self.records)
 
+    def __getitem__(self, place: int | str) -> tuple[Cell, ...]:
+        """A record by its place, or a column by its name."""
+        return self.records[place] if isinstance(place, int) else self._column(place)
+
+    def _column(self, name: str) -> tuple[Cell, ...]:
+        if name not in self.columns:
+            raise BadQuery(f"the columns are {', '.join(self.columns)}. Got {name!r}.")
+        place = self.columns.index(name)
+        return tuple(record[place] for record in self.records)
+
     @property
     def proven(self) -> bool:
         """Whether every margin is proven."""
@@ -98,10 +116,29 @@ class Rows:
         """How many numbers are lost in noise."""
         return sum(isinstance(cell, Estimate) and cell.lost == LOST for record in self.records for cell in record)
 
-    def to_dicts(self) -> list[dict[str, Any]]:
-        """Plain records: each estimate as its value, with its margin beside it as ``name ±``.
+    def to_dict(self) -> dict[str, list[Any]]:
+        """Plain columns by name; beside an estimate ``n`` stand ``n_margin``, ``n_low`` and ``n_high``."""
+        columns: dict[str, list[Any]] = {}
+        for place, printed in enumerate(self.columns):
+            cells, name = [record[place] for record in self.records], apart(printed, [*columns])
+            if not any(isinstance(cell, Estimate) for cell in cells):
+                columns[name] = list(cells)
+                continue
+            sure = [cell if isinstance(cell, Estimate) and cell.known else None for cell in cells]
+            columns[name] = whole([None if cell is None else cell.value for cell in sure])
+            ends: dict[str, list[float | None]] = {
+                "margin": [None if cell is None else cell.margin for cell in sure],
+                "low": [None if cell is None else cell.value - cell.margin for cell in sure],
+                "high": [None if cell is None else cell.value + cell.margin for cell in sure],
+            }
+            for end, values in ends.items():
+                columns[apart(f"{name}_{end}", [*self.columns, *columns])] = list(values)
+        return columns
 
-        A number that is lost also has ``name note``, which says so; its value is the middle of what it may be, or None.
+    def to_dicts(self) -> list[dict[str, Any]]:
+        """Plain records: each estimate as its value, with its margin beside it as ``name_margin``.
+
+        A number that is lost also has ``name_note``, which says so; its value is the middle of what it may be, or None.
         """
         records = []
         for record in self.records:
@@ -110,11 +147,32 @@ class Rows:
                 if not isinstance(cell, Estimate):
                     plain[name] = cell
                     continue
-                known = math.isfinite(cell.margin)
-                plain |= {name: cell.value if known else None, f"{name} ±": cell.margin if known else None}
-                plain |= {f"{name} note": cell.lost} if cell.lost else {}
+                plain |= {
+                    name: cell.value if cell.known else None,
+                    f"{name}_margin": cell.margin if cell.known else None,
+                }
+                plain |= {f"{name}_note": cell.lost} if cell.lost else {}
             records.append(plain)
         return records
+
+    def bars(self, column: str | None = None) -> tuple[str, list[Bar]]:
+        """Of each record that has the number; what is lost in noise is no bar."""
+        numbers = [name for name in self.columns if any(isinstance(cell, Estimate) for cell in self._column(name))]
+        if column is None and not numbers:
+            raise BadQuery("no column of this table has an error to draw.")
+        name = numbers[0] if column is None else column
+        keys = [place for place, other in enumerate(self.columns) if other not in numbers]
+        pairs = zip(self.records, self._column(name), strict=True)
+        return name, [
+            Bar(", ".join(shown(record[key]) for key in keys), cell.value, cell.margin)
+            for record, cell in pairs
+            if isinstance(cell, Estimate) and cell.known and not cell.lost
+        ]
+
+    def lines(self) -> tuple[list[str], list[list[str]], list[str]]:
+        """As it is printed."""
+        cells = [[shown(cell) for cell in record] for record in self.records]
+        return list(self.columns), cells, [*self.notes(), f"cost: {self.cost}"]
 
     def notes(self) -> list[str]:
         """What stands below the table: how sure the margins are, what is lost, what is left out."""
@@ -125,11 +183,12 @@ class Rows:
         return [note for note in (sure, lost if self.lost else "", *self.told, told) if note]
 
     def __str__(self) -> str:
-        grid = [list(self.columns), *([shown(cell) for cell in record] for record in self.records)]
-        widths = [max(len(row[i]) for row in grid) for i in range(len(self.columns))]
+        head, cells, notes = self.lines()
+        grid = [head, *cells]
+        widths = [max(len(row[i]) for row in grid) for i in range(len(head))]
         lines = ["  ".join(cell.rjust(width) for cell, width in zip(row, widths, strict=True)) for row in grid]
         lines.insert(1, "  ".join("-" * width for width in widths))
-        return "\n".join([*lines, *self.notes(), f"cost: {self.cost}"])
+        return "\n".join([*lines, *notes])
 
 
 MOST_NAMED = 6

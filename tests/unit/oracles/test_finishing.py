@@ -89,7 +89,7 @@ def test_nothing_is_divided_by_a_noisy_zero() -> None:
     assert cell.lost == "lost in noise"
     assert math.isinf(cell.margin)
     rows = curator.sql("SELECT SUM(age) / COUNT(*) AS r FROM t", share="1/100")
-    assert rows.to_dicts() == [{"r": None, "r ±": None, "r note": "lost in noise"}]
+    assert rows.to_dicts() == [{"r": None, "r_margin": None, "r_note": "lost in noise"}]
     assert dd.Exact(people(0)).sql("SELECT SUM(age) / COUNT(*) FROM t").records == ((None,),)
 
 

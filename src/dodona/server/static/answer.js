@@ -96,10 +96,10 @@ function listOf(text, answer, totals) {
 
 /** A SELECT's rows. Keys come first in a label; the first estimate is drawn, others by choice. */
 function rowsOf(text, sent) {
-  // A record names its estimates and, beside each, its margin as "name ±", and "name note" where it is lost.
+  // A record names its estimates and, beside each, its margin as "name_margin", and "name_note" where it is lost.
   const cellOf = (record, name) =>
-    Object.hasOwn(record, `${name} ±`)
-      ? { value: record[name], margin: record[`${name} ±`], lost: record[`${name} note`] ?? "" }
+    Object.hasOwn(record, `${name}_margin`)
+      ? { value: record[name], margin: record[`${name}_margin`], lost: record[`${name}_note`] ?? "" }
       : record[name];
   const reply = { ...sent, records: sent.records.map((record) => sent.columns.map((name) => cellOf(record, name))) };
   const shape = reply.columns.map((name, i) => ({
@@ -110,7 +110,7 @@ function rowsOf(text, sent) {
   const keys = shape.filter((column) => !column.estimate);
   const numbers = shape.filter((column) => column.estimate);
   const flat = (record) => record.flatMap((value, i) => (isEstimate(value) ? [value.value, value.margin] : shape[i].estimate ? [value, null] : [value]));
-  const head = shape.flatMap((column) => (column.estimate ? [column.name, `${column.name} ±`] : [column.name]));
+  const head = shape.flatMap((column) => (column.estimate ? [column.name, `${column.name}_margin`] : [column.name]));
   const result = { head, rows: reply.records.map(flat), data: { sql: text, ...sent } };
   const lost = reply.records.flat().filter((value) => isEstimate(value) && value.lost).length;
   if (reply.records.length === 1 && keys.length === 0) {
