@@ -59,7 +59,7 @@ class Adversary:
         steps = flat / plan.units
         if not np.all(np.abs(steps) < _EXACT) or not np.array_equal(steps, np.rint(steps)):
             raise Unsupported("these totals are too large for doubles to hold each whole step of them.")
-        if any(block.distinct for block in plan.program.blocks):
+        if any(block.counts_values for block in plan.program.blocks):
             raise Unsupported("different values do not add up over rows: a belief is of sums.")
         rest = self._others.engine.totals(plan.program)
         each = [table.engine.totals(plan.program) for table in self._candidates]

@@ -114,6 +114,12 @@ class Engine(ABC):
         """Whether the engine can keep to the bounds a program's ``unit`` states; looked at before a charge."""
         return program.unit is None or program.unit == self.unit
 
+    def counts_values(self, program: Program) -> bool:  # noqa: ARG002
+        """Whether ``totals`` can count the different values of this program's blocks (``Block.different``); looked at
+        before a charge.
+        """
+        return False
+
     def dropped(self, most: int, unit: Unit | None = None) -> int:  # noqa: ARG002
         """How many rows the unit's bound leaves out, counting at most ``most`` of each unit; 0 without a unit.
 
@@ -266,6 +272,19 @@ def folded(program: Program, totals: NDArray[Any]) -> NDArray[Any]:
     cuts = np.cumsum([block.cells * block.width for block in program.blocks])[:-1]
     parts = [occupied(block, part) for block, part in zip(program.blocks, np.split(totals, cuts), strict=True)]
     return np.concatenate(parts)
+
+
+def split_totals(program: Program, totals: NDArray[Any]) -> list[NDArray[Any]]:
+    """The totals of a program, block by block."""
+    return np.split(
+        totals, np.cumsum([block.cells * block.width // (block.distinct or 1) for block in program.blocks])[:-1]
+    )
+
+
+def joined_totals(program: Program, sums: Sequence[NDArray[Any]], apart: Mapping[int, NDArray[Any]]) -> NDArray[Any]:
+    """The totals of a program whose counts of different values were found ``apart`` from its sums."""
+    rest = iter(sums)
+    return np.concatenate([apart[i] if i in apart else next(rest) for i in range(len(program.blocks))])
 
 
 def empty_totals(block: Block, rows: int) -> NDArray[Any]:

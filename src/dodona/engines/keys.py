@@ -9,7 +9,7 @@ the same ones.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from dodona.engines.kernels import Vector
 from dodona.errors import Unsupported
+from dodona.query.program import Block
 
 
 class KeyCounts(NamedTuple):
@@ -39,6 +40,34 @@ def counted(column: Vector, whose: NDArray[np.int64] | None, most: int) -> KeyCo
         codes = pairs[:, 1]
     found = np.bincount(codes, minlength=len(kinds)).astype(np.int64)
     return KeyCounts(kinds[found > 0], found[found > 0])
+
+
+def pairs_of(block: Block, values: Mapping[int, Vector], length: int) -> NDArray[np.float64]:
+    """The pairs (cell, value) of a block that counts different values that occur in some rows, each once."""
+    assert block.different is not None
+    own, null = values[block.different]
+    here = np.ones(length, dtype=np.bool_) if null is None else ~np.broadcast_to(null, (length,))
+    if block.where is not None:
+        met, unknown = values[block.where]
+        here = here & np.broadcast_to(met, (length,)) & (True if unknown is None else ~unknown)
+    cells: NDArray[Any] = np.zeros(length)
+    if block.key is not None:
+        key, none = values[block.key]
+        cells = np.broadcast_to(key, (length,))
+        here = here & (cells >= 0) & (cells < block.cells) & (True if none is None else ~none)
+    found = np.broadcast_to(own, (length,))[here] + 0.0  # -0 is 0
+    return np.unique(np.stack([cells[here], found], axis=1), axis=0) if block.key is not None else _once(found)
+
+
+def _once(values: NDArray[np.float64]) -> NDArray[np.float64]:
+    found = np.unique(values)
+    return np.stack([np.zeros(len(found)), found], axis=1)
+
+
+def different(block: Block, pairs: NDArray[np.float64]) -> NDArray[np.int64]:
+    """How many values there are in each cell; pairs may come more than once."""
+    once = np.unique(pairs, axis=0)
+    return np.bincount(once[:, 0].astype(np.int64), minlength=block.cells).astype(np.int64)
 
 
 def _kinds(values: NDArray[Any]) -> tuple[NDArray[Any], NDArray[np.int64]]:

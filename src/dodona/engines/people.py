@@ -226,6 +226,10 @@ class Within(Engine):
         """As behind, under these bounds."""
         return self._engine.keeps(self._bounded(program))
 
+    def counts_values(self, program: Program) -> bool:
+        """As behind, under these bounds."""
+        return self._engine.counts_values(self._bounded(program))
+
     def rows(self) -> int:
         """How many count for a question without a condition."""
         return counted(self)
@@ -279,6 +283,10 @@ class PersonsEngine(Engine):
     def keeps(self, program: Program) -> bool:
         """Where the rows are kept by an engine that makes people of them."""
         return self._engine.makes_persons and self._engine.keeps(self._made(program))
+
+    def counts_values(self, program: Program) -> bool:
+        """As the engine of the rows."""
+        return self._engine.counts_values(self._made(program))
 
     def rows(self) -> int:
         """How many people count, each in so many groups."""

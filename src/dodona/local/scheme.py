@@ -117,7 +117,7 @@ def scheme_for(query: Query, schema: Schema, epsilon: Fraction, randomiser: str 
     plan = compile_query(query, schema, level=False)
     if any(block.kernel is not None for block in plan.program.blocks):
         raise Unsupported("prefix roots need a server trusted with all cells: ask for the counts by cell instead.")
-    if any(block.distinct for block in plan.program.blocks):
+    if any(block.counts_values for block in plan.program.blocks):
         raise Unsupported("different values are counted where all rows are: ask a Curator, not rows that report.")
     if plan.program.observed:
         raise Unsupported("open text is read where the rows are: ask a Curator, not rows that report.")

@@ -265,6 +265,11 @@ def require_told(engine: Engine, plan: Plan) -> None:
             f"{type(engine).__name__} does not tell what cleaning does to raw values (Engine.tells_losses), so losses "
             "cannot be counted there."
         )
+    if any(block.different is not None for block in plan.program.blocks) and not engine.counts_values(plan.program):
+        raise Unsupported(
+            "the rows live where different values that nobody listed are not counted (Engine.counts_values), or the "
+            "expression is too long for a statement there: count those of a column, or GROUP BY listed values."
+        )
     if not engine.keeps(plan.program):
         raise Unsupported(
             "the rows live where a question's own bounds cannot be kept (Engine.keeps): its condition or groups are "

@@ -258,7 +258,7 @@ class Synopsis(Oracle):
 
     def _plan(self, query: Query) -> Plan:
         plan = compile_query(query, self.schema, level=True)
-        if any(block.distinct for block in plan.program.blocks):
+        if any(block.counts_values for block in plan.program.blocks):
             raise Unsupported("different values are counted where all rows are: ask a Curator, not a synopsis.")
         if plan.program.observed:
             raise Unsupported("open text is read where the rows are: ask a Curator, not a synopsis.")

@@ -134,6 +134,13 @@ def all_literal(build: Builder, values: Sequence[Value]) -> bool:
     return all(_constant(build, value) is not None for value in values)
 
 
+def whole(build: Builder, tree: Tree) -> int:
+    """The step that stands for a text itself, where its different values are counted; anything where it is NULL."""
+    if isinstance(tree, Choice):
+        return build.emit("if", tree.condition, whole(build, tree.then), whole(build, tree.other))
+    return build.emit("column", constants=observed(("whole", ("text", "") if tree is None else tree)))
+
+
 def is_missing(build: Builder, value: Value) -> int:
     """The step that says whether a text is NULL."""
     if value.type.kind != "text":

@@ -207,6 +207,8 @@ class Block:
     of cell i. Only under a key, with one value; whole numbers, none negative, the first the largest.
     ``around``: on a circle: the sum is over all i, and of kernel[(j - i) mod cells].
     ``distinct``: so many cells side by side give one total: how many of them any row is in. Only with one value, 1.
+    ``different``: a step, or an open text's ``whole``, whose different values in each cell are counted, NULL left out.
+    Only with one value, 1.
     The result has ``cells`` rows (one without a key) of ``width`` totals, laid out row by row.
     """
 
@@ -221,6 +223,12 @@ class Block:
     kernel: tuple[int, ...] | None = None
     around: bool = False
     distinct: int | None = None
+    different: int | None = None
+
+    @property
+    def counts_values(self) -> bool:
+        """Whether its totals are numbers of different values, and no sums over rows."""
+        return self.distinct is not None or self.different is not None
 
     @property
     def width(self) -> int:
@@ -271,12 +279,40 @@ class Program:
         """The same with the sums of all cells, which add up over parts of the rows (``engine.folded`` counts them)."""
         return replace(self, blocks=tuple(replace(block, distinct=None) for block in self.blocks))
 
+    @property
+    def apart(self) -> tuple[Program | None, dict[int, Program]]:
+        """Its sums, which add up over parts of the rows, None where there are none; and by the number of their block,
+        the counts of different values, which do not."""
+        sums = tuple(block for block in self.blocks if block.different is None)
+        others = {i: _only(self, block) for i, block in enumerate(self.blocks) if block.different is not None}
+        return (replace(self, blocks=sums) if sums else None), others
+
     def roots(self) -> tuple[int, ...]:
         """The steps the blocks read, each once, in order."""
         used: list[int] = []
         for block in self.blocks:
-            used += [*block.values, *(i for i in (block.key, block.where, block.weight) if i is not None)]
+            others = (block.key, block.where, block.weight, block.different)
+            used += [*block.values, *(i for i in others if i is not None)]
         return tuple(dict.fromkeys(used))
+
+
+def _only(program: Program, block: Block) -> Program:
+    """One block, and the steps that it reads."""
+    needed: set[int] = set()
+    waiting = list(replace(program, blocks=(block,)).roots())
+    while waiting:
+        step = waiting.pop()
+        if step not in needed:
+            needed.add(step)
+            waiting += program.steps[step].args
+    at = {old: new for new, old in enumerate(sorted(needed))}
+    steps = tuple(replace(program.steps[i], args=tuple(at[arg] for arg in program.steps[i].args)) for i in at)
+    key, where, weight, different = (
+        None if own is None else at[own] for own in (block.key, block.where, block.weight, block.different)
+    )
+    values = tuple(at[value] for value in block.values)
+    own = replace(block, values=values, key=key, where=where, weight=weight, different=different)
+    return replace(program, steps=steps, blocks=(own,))
 
 
 @dataclass

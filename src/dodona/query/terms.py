@@ -19,6 +19,7 @@ joined    (terms...); NULL if one is
 length    (term): how many characters
 in        (term, texts): whether it is one of them
 same      (term, term)
+whole     (term): the text itself, whose different values are counted (``Block.different``); an engine may number them
 like      (term, pattern): with % for any text, _ for one character, and \\ before one that means itself
 ========  ==============================================================================================================
 """
@@ -47,6 +48,7 @@ _INNER: dict[str, tuple[int, ...]] = {
     "part": (3,),
     "last": (2,),
     "length": (1,),
+    "whole": (1,),
     "in": (1,),
 }
 _INNER |= {"like": (1,), "same": (1, 2)}
@@ -138,8 +140,8 @@ def _cleaned(raw: str, most: int, cleaning: Cleaning) -> str:
     return cleaning.text(raw)[:most]
 
 
-def observe(observation: Observation, read: Read) -> float | bool | None:
-    """What is observed on one row, None for NULL."""
+def observe(observation: Observation, read: Read) -> Any:
+    """What is observed on one row: a number, a truth, or the text itself; None for NULL."""
     texts = [text_of(term, read) for term in inner(observation)]
     if None in texts:
         return None
@@ -151,6 +153,8 @@ def observe(observation: Observation, read: Read) -> float | bool | None:
             return text in listed
         case ("same", _, _):
             return text == texts[1]
+        case ("whole", _):
+            return text
     return is_like(text, observation[2])
 
 

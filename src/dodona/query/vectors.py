@@ -14,9 +14,11 @@ from typing import Any
 import numpy as np
 
 from dodona.errors import BadQuery
+from dodona.query import letters
 from dodona.query.compiler import exponent
 from dodona.query.expr import Expr, Literal
 from dodona.query.plan import (
+    MOST_CELLS,
     PRODUCT_BITS,
     SUM_BITS,
     Coordinate,
@@ -65,6 +67,8 @@ from dodona.query.types import Value as Typed
 
 
 MOST_ROOTS = 16_384
+MOST_LISTED = 65_536
+"""Whole numbers that are counted one by one; where there may be more, engines find those that occur."""
 ROOT_BITS = 20
 
 
@@ -294,18 +298,48 @@ def distinct(p: Planner, query: Distinct | Stack, place: Place) -> Reach:
 def _counted(p: Planner, query: Distinct, place: Place) -> Reach:
     """Counts of the rows with each value, of which the engine tells how many are not 0: a row moves that as a condition
     moves its count, by 1 at most, whatever the other rows hold."""
-    step, labels, _ = keys_of(p, query.of)
     if query.where is not None:
         condition = p.compiler.condition(query.where).step
         where = condition if place.where is None else p.build.emit("and", place.where, condition)
         place = replace(place, where=where, public=place.public + p.public_conjuncts(query.where))
-    within = inside(p, place, step, labels)
     one = p.compiler.grid(constant(p.build, 1.0), 0)
     scalar = Scalar(one, 0, 0, 1, True)
     coordinate = Coordinate(1.0, 0.0, p.weight(scalar))
+    found = p.compiler.value(query.of)
+    if _is_listed(found, math.prod(place.cells)):
+        step, labels, _ = keys_of(p, query.of)
+        within = inside(p, place, step, labels)
+        p.add(place, block_of([scalar]), [coordinate], ())
+        p.blocks[-1] = replace(p.blocks[-1], key=within.key, cells=math.prod(within.cells), distinct=len(labels))
+        return Reach.scalar(0, 1, coordinate.weight)
+    own, missing = _different(p, query.of, found)
+    known = p.build.emit("not", missing)
+    place = replace(place, where=known if place.where is None else p.build.emit("and", place.where, known))
     p.add(place, block_of([scalar]), [coordinate], ())
-    p.blocks[-1] = replace(p.blocks[-1], key=within.key, cells=math.prod(within.cells), distinct=len(labels))
+    p.blocks[-1] = replace(p.blocks[-1], different=own)
     return Reach.scalar(0, 1, coordinate.weight)
+
+
+def _is_listed(found: Typed, groups: int) -> bool:
+    """Whether the values that there can be are few enough for a count of each."""
+    kind = found.type
+    if kind.kind == "number" and found.key is None:
+        return kind.integral and kind.bounded and (kind.high - kind.low + 1) * groups <= MOST_LISTED
+    labels = kind.labels if found.key is None else found.key.labels
+    return kind.kind != "text" and (kind.kind == "boolean" or len(labels) * groups <= MOST_CELLS)
+
+
+def _different(p: Planner, of: Expr, found: Typed) -> tuple[int, int]:
+    """The steps that say which value it is, where nobody listed them, and whether it is missing."""
+    kind = found.type
+    if kind.kind == "text":
+        return letters.whole(p.build, found.tree), letters.is_missing(p.build, found)
+    if kind.kind == "number" and not kind.integral:
+        raise BadQuery(
+            f"COUNT(DISTINCT ...) takes texts, dates, conditions, listed values and whole numbers. {of} is {kind}, and "
+            f"hardly two rows have the same: round it, COUNT(DISTINCT ROUND({of}))."
+        )
+    return found.step, p.build.emit("is_null", found.step)
 
 
 def _beside(p: Planner, parts: Sequence[Query], place: Place) -> Reach:

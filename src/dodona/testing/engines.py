@@ -59,6 +59,10 @@ class PassingEngine(Engine):
         """The other's."""
         return self.engine.keeps(program)
 
+    def counts_values(self, program: Program) -> bool:
+        """The other's."""
+        return self.engine.counts_values(program)
+
     def dropped(self, most: int, unit: Unit | None = None) -> int:
         """The other's."""
         return self.engine.dropped(most, unit)

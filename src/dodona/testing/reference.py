@@ -23,11 +23,15 @@ Cell = float | bool | None
 def reference_totals(program: Program, rows: Sequence[Mapping[str, Any]]) -> list[int]:
     """The totals of a program over rows of raw Python values: None, numbers, booleans and text."""
     sums = [[0] * (block.cells * block.width) for block in program.blocks]
+    seen: list[set[tuple[int, Cell]]] = [set() for _ in program.blocks]
     for row in rows:
         cells = row_values(program, row)
-        for block, total in zip(program.blocks, sums, strict=True):
+        for block, total, values in zip(program.blocks, sums, seen, strict=True):
             for index, amount in contribution(block, cells).items():
-                total[index] += amount
+                value = None if block.different is None else cells[block.different]
+                new = block.different is None or (value is not None and (index, value) not in values)
+                total[index] += amount if new else 0
+                values.add((index, value))
     return [total for block, own in zip(program.blocks, sums, strict=True) for total in _counted(block, own)]
 
 
@@ -119,7 +123,8 @@ def _column(step: Step, row: Mapping[str, Any]) -> Cell:
     if kind == "fate":
         return _fate(row[name.removeprefix(FATE)], facts[0], facts[1:])
     if kind == "text":
-        return observe(facts[0], row.__getitem__)
+        found: Cell = observe(facts[0], row.__getitem__)
+        return found
     raw, missing = row[name], facts[-1]
     value = {"category": _category, "flag": _flag}.get(kind, _clip)(raw, kind, facts)
     default: Cell = missing

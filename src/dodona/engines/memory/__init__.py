@@ -20,10 +20,12 @@ from dodona.engines.engine import (
     block_bound,
     convolved,
     empty_totals,
+    joined_totals,
     picked,
+    split_totals,
 )
 from dodona.engines.kernels import Rows, Vector, Vectors
-from dodona.engines.keys import KeyCounts, counted
+from dodona.engines.keys import KeyCounts, counted, different, pairs_of
 from dodona.engines.memory import letters
 from dodona.engines.memory.layout import Lanes, divided
 from dodona.engines.memory.run import Lattice, Space, Steps, Values, computed, few_rows, one_by_one
@@ -38,6 +40,7 @@ if TYPE_CHECKING:
 
 WIDE = 1 << 36  # of larger numbers fewer than 2^17 could be added in doubles
 HALF = 1 << 27  # a whole number up to 2^53 is two of at most this size
+PIECE = 1 << 20  # rows whose different values are found at once
 CHUNK = 1 << 14  # rows: some columns of them stay in cache
 MOST_PIECES = EXACT_INT64 // EXACT_DOUBLE  # each sums below 2^53, so that so many fit int64
 
@@ -89,6 +92,11 @@ class MemoryEngine(Engine):
             return self._rows
         return len(self._people.kept(self.unit))
 
+    def counts_values(self, program: Program) -> bool:
+        """Of any text and number."""
+        del program
+        return True
+
     def keeps(self, program: Program) -> bool:
         """Whatever a question states, where it is known whose rows they are."""
         return program.unit is None or self._people is not None
@@ -108,6 +116,10 @@ class MemoryEngine(Engine):
             }
             whole = MemoryEngine(self.schema, held, self._rows, self._threads, self.public_rows)
             return whole.totals(program)
+        rest, apart = program.apart
+        if apart:
+            sums = [] if rest is None else split_totals(rest, self.totals(rest))
+            return joined_totals(program, sums, {i: self._different(own) for i, own in apart.items()})
         sums = [empty_totals(block, self._most) for block in program.blocks]
         lattices = {i: Lattice(block) for i, block in enumerate(program.blocks) if block.order is not None}
         columns = self.read(program)
@@ -119,6 +131,17 @@ class MemoryEngine(Engine):
         for index, lattice in lattices.items():
             sums[index] += lattice.totals()
         return np.concatenate([convolved(block, own) for block, own in zip(program.blocks, sums, strict=True)])
+
+    def _different(self, program: Program) -> NDArray[np.int64]:
+        """How many different values the program's block finds in each of its cells, piece by piece."""
+        (block,) = program.blocks
+        engine = MemoryEngine(self.schema, self.read(program), self._rows)  # texts are read once
+        seen: list[NDArray[np.float64]] = []
+        for start in range(0, self._rows, PIECE):
+            length = min(PIECE, self._rows - start)
+            values = engine.run(program, start, start + length)
+            seen.append(pairs_of(block, values, length))
+        return different(block, np.concatenate([np.zeros((0, 2)), *seen]))
 
     def dropped(self, most: int, unit: Unit | None = None) -> int:
         """Counted among the rows as they are."""
@@ -136,7 +159,10 @@ class MemoryEngine(Engine):
 
     def read(self, program: Program) -> Mapping[str, Vector]:
         """The columns that a program reads, with what it observes of texts."""
-        asked = {name: own for name, own in program.observed.items() if name not in self._columns}
+        observed = {name: own for name, own in program.observed.items() if name not in self._columns}
+        whole = {name: own for name, own in observed.items() if own[0] == "whole"}
+        texts = letters.numbered(whole, self._columns, self._rows) if whole else {}
+        asked = {name: own for name, own in observed.items() if name not in texts}
         kinds = {name: bool if own[0] in BOOLEAN else np.float64 for name, own in asked.items()}
         values: dict[str, NDArray[Any]] = {name: np.empty(self._rows, dtype=kind) for name, kind in kinds.items()}
         marks = {name: np.zeros(self._rows, dtype=np.bool_) for name in asked}
@@ -150,7 +176,11 @@ class MemoryEngine(Engine):
 
         divided(observe, range(0, self._rows if asked else 0, letters.CHUNK), self._threads)
         missing = {name: any(column[4] is None for column in columns_in(own)) for name, own in asked.items()}
-        return {**self._columns, **{name: (values[name], marks[name] if missing[name] else None) for name in asked}}
+        return {
+            **self._columns,
+            **texts,
+            **{name: (values[name], marks[name] if missing[name] else None) for name in asked},
+        }
 
     def _add_pieces(
         self,

@@ -76,6 +76,23 @@ def observe(observation: Observation, columns: Mapping[str, Vector], part: slice
     return _is_like(text, observation[2]), null
 
 
+def numbered(texts: Mapping[str, Observation], columns: Mapping[str, Vector], rows: int) -> dict[str, Vector]:
+    """A number for each text that these terms are, the same for equal ones."""
+    wide = max([1, *(longest(term) for own in texts.values() for term in inner(own))])
+    signs, null = np.zeros((len(texts), rows, wide), dtype=">u4"), np.zeros((len(texts), rows), dtype=np.bool_)
+    for number, observation in enumerate(texts.values()):
+        (term,) = inner(observation)
+        for start in range(0, rows, CHUNK):
+            part = slice(start, min(start + CHUNK, rows))
+            codes, missing = _text(term, columns, part)
+            held = codes[:wide].T
+            signs[number, part, : held.shape[1]] = np.where(held == END, 0, held + 1)
+            null[number, part] = False if missing is None else missing
+    _, found = np.unique(signs.view(f"S{4 * wide}").ravel(), return_inverse=True)
+    numbers = found.astype(np.float64).reshape(len(texts), rows)
+    return {name: (numbers[place], null[place]) for place, name in enumerate(texts)}
+
+
 # -- terms: (places, rows) ---------------------------------------------------------------------------------------------
 
 

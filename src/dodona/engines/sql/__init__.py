@@ -20,8 +20,10 @@ from dodona.engines.engine import (
     convolved,
     empty_totals,
     folded,
+    joined_totals,
     picked,
     require_order,
+    split_totals,
     sums_and_products,
 )
 from dodona.engines.kernels import Vector
@@ -164,6 +166,11 @@ class SqlEngine(Engine):
         return self.unit is not None and deepest(unit, self._dialect, program) <= DEEPEST_CONDITION
 
     @final
+    def counts_values(self, program: Program) -> bool:
+        """Where the value and its condition are not too long for a statement."""
+        return all(self._compile(own, "source") is not None for own in program.apart[1].values())
+
+    @final
     def totals(self, program: Program) -> NDArray[Any]:
         """Exact sums, by SQL or by streaming; any fault is one fixed exception."""
         try:
@@ -263,20 +270,41 @@ class SqlEngine(Engine):
         """``wide``: in integers, whatever the sums."""
         sums = 0 if self.longest.is_passed_by(program) else sum(block.width for block in program.blocks)
         exact = dict.fromkeys(range(len(program.blocks)), False) if wide else self._count.in_doubles(program)
-        results = [empty_totals(block, self._count.most) for block in program.blocks]
         with self._snapshot(sums=sums) as session:
             compiled = self._compile_short(program, session)
             if compiled is None:
-                return self._stream(program, session)
-            for statement, rows in self._ask(session, compiled, exact):
-                counted = 0
-                for row in rows:
-                    counted += row[0]
-                    statement.place(row, program, results)
-                self._count.check(counted)
+                return self._streamed(program, session)
+            results, counted = self._fetched(program, session, compiled, exact)
         if self._count.outgrown(counted) and not wide:
             return self._sum(program, wide=True)
         return np.concatenate([convolved(block, sums) for block, sums in zip(program.blocks, results, strict=True)])
+
+    @final
+    def _streamed(self, program: Program, session: Any) -> NDArray[Any]:
+        """Sums by kernels; different values, which do not add up over batches, by a statement for each block."""
+        rest, apart = program.apart
+        sums = [] if rest is None else split_totals(rest, self._stream(rest, session))
+        return joined_totals(program, sums, {i: self._different(own, session) for i, own in apart.items()})
+
+    @final
+    def _different(self, program: Program, session: Any) -> NDArray[Any]:
+        compiled = self._compile(program, session)
+        assert compiled is not None  # ``counts_values`` was looked at before the charge
+        return self._fetched(program, session, compiled, {0: False})[0][0]
+
+    @final
+    def _fetched(
+        self, program: Program, session: Any, compiled: Compiled, exact: Mapping[int, bool]
+    ) -> tuple[list[NDArray[Any]], int]:
+        """What the statements give for each block, and over how many rows."""
+        results = [empty_totals(block, self._count.most) for block in program.blocks]
+        for asked, rows in self._ask(session, compiled, exact):
+            counted = 0
+            for row in rows:
+                counted += row[0]
+                asked.place(row, program, results)
+            self._count.check(counted)
+        return results, counted
 
     @final
     def _add_batches(self, program: Program, session: Any) -> NDArray[Any]:

@@ -220,7 +220,7 @@ class Compiled:
         for block in self.program.blocks:
             for step in block.values:
                 writes[self._lowered.at[step]] += 2 if block.gram or block.order is not None else 1
-            for step in (s for s in (block.where, block.key, block.weight) if s is not None):
+            for step in (s for s in (block.where, block.key, block.weight, block.different) if s is not None):
                 writes[self._lowered.at[step]] += block.width
         self._shared = {index for index, times in writes.items() if times > 1}
         depth: dict[int, int] = {}
@@ -353,7 +353,10 @@ class Compiled:
         groups: dict[int | None, list[tuple[int, int, str]]] = {}
         for number, block in enumerate(self.program.blocks):
             where = None if block.where is None else self._texts[self._lowered.at[block.where]]
-            sums = [self.dialect.summed(term, where, exact_double[number]) for term in self._terms(block)]
+            if block.different is None:
+                sums = [self.dialect.summed(term, where, exact_double[number]) for term in self._terms(block)]
+            else:
+                sums = [self.dialect.different(self._texts[self._lowered.at[block.different]], where)]
             groups.setdefault(block.key, []).extend((number, offset, text) for offset, text in enumerate(sums))
         return [self._statement(key, chunk) for key, entries in groups.items() for chunk in self._chunks(entries)]
 
@@ -378,7 +381,7 @@ class Compiled:
         number, offset, _ = entry
         block = self.program.blocks[number]
         values = block.values if block.gram or block.order is not None else block.values[offset : offset + 1]
-        others = [step for step in (block.where, block.key, block.weight) if step is not None]
+        others = [step for step in (block.where, block.key, block.weight, block.different) if step is not None]
         return [self._lowered.at[step] for step in (*values, *others)]
 
     def _statement(self, key: int | None, entries: Sequence[tuple[int, int, str]]) -> Statement:

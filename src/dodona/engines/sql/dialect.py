@@ -209,6 +209,11 @@ class Dialect(ABC):
             f"SUM({value}) FILTER (WHERE {where})" if self.filters_sums else f"SUM(CASE WHEN {where} THEN {value} END)"
         )
 
+    @final
+    def different(self, value: str, where: str | None) -> str:
+        """How many different values there are where a condition is true; NULL is none."""
+        return f"COUNT(DISTINCT {value if where is None else f'CASE WHEN {where} THEN {value} END'})"
+
     @abstractmethod
     def widened(self, value: str) -> str:
         """A whole double in a type whose sums are exact whatever their number."""

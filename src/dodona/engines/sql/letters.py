@@ -79,6 +79,8 @@ class Letters(ABC):
         match observation:
             case ("length", term):
                 return self.length(self.term(term, stored))
+            case ("whole", term):
+                return self.term(term, stored)
             case ("in", term, texts):
                 return self.one_of(self.term(term, stored), texts)
             case ("same", one, other):
