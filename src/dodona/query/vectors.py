@@ -311,12 +311,12 @@ def _counted(p: Planner, query: Distinct, place: Place) -> Reach:
         within = inside(p, place, step, labels)
         p.add(place, block_of([scalar]), [coordinate], ())
         p.blocks[-1] = replace(p.blocks[-1], key=within.key, cells=math.prod(within.cells), distinct=len(labels))
-        return Reach.scalar(0, 1, coordinate.weight)
-    own, missing = _different(p, query.of, found)
-    known = p.build.emit("not", missing)
-    place = replace(place, where=known if place.where is None else p.build.emit("and", place.where, known))
-    p.add(place, block_of([scalar]), [coordinate], ())
-    p.blocks[-1] = replace(p.blocks[-1], different=own)
+    else:
+        own, missing = _different(p, query.of, found)
+        known = p.build.emit("not", missing)
+        place = replace(place, where=known if place.where is None else p.build.emit("and", place.where, known))
+        p.add(place, block_of([scalar]), [coordinate], ())
+        p.blocks[-1] = replace(p.blocks[-1], different=own)
     return Reach.scalar(0, 1, coordinate.weight)
 
 
