@@ -16,6 +16,7 @@ import typer
 from dodona import __version__
 from dodona.cli import show
 from dodona.cli.plan import audit, plan_app
+from dodona.cli.publish import release, synopsis_app
 from dodona.cli.questions import ask, explain, price, sql
 from dodona.cli.survey import check, ledger_app, make_ledger, schema_app
 from dodona.errors import AnswerLost, BudgetSpent, DodonaError, LedgerError, Refused
@@ -38,6 +39,7 @@ key_app = typer.Typer(
 app.add_typer(schema_app, name="schema")
 app.add_typer(ledger_app, name="ledger")
 app.add_typer(plan_app, name="plan")
+app.add_typer(synopsis_app, name="synopsis")
 app.command()(audit)
 app.add_typer(key_app, name="key")
 
@@ -158,7 +160,7 @@ def sample(
         make_ledger(schema)
 
 
-for command in (check, price, ask, sql, explain):
+for command in (check, price, ask, sql, explain, release):
     app.command()(command)
 
 

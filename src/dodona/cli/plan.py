@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from dodona.cli.publish import read_settings
+
 if TYPE_CHECKING:
     from dodona.audit.enumeration import TapeAudit
     from dodona.audit.exact import ExactAudit
@@ -110,13 +112,8 @@ def release(
     """Say how each method of a release would do; reads no row, spends nothing. See docs for kinds and settings."""
     from dodona.config import Config
     from dodona.oracles.effort import Effort
-    from dodona.release.registry import find_release
 
-    found = find_release(kind)
-    known = {setting.name: setting for setting in found.settings}
-    stated = dict(line.partition("=")[::2] for line in settings or ())
-    found.checked(stated)
-    read = {name: known[name].read(text) for name, text in stated.items()}
+    found, read = read_settings(kind, settings)
     effort = Effort.divisible(free=False, share=share, epsilon=epsilon, rho=rho)
     curator = Config.read(survey).open_curator("plan", asking=False)
     _show(f"{kind}, a trusted curator", found.plan(curator, **read, effort=effort))

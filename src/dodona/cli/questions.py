@@ -136,11 +136,11 @@ def ask(
     form = Form.of(json, csv, markdown, output)
     if server is not None:
         answer = _connect(server, survey, key_file, analyst).ask(question, **effort, request_id=request_id)
-        return form.hand_over(answer, _answered(question, answer), _told(question, answer, _receipt(answer.cost)))
+        return form.hand_over(answer, answered(question, answer), told(question, answer, _receipt(answer.cost)))
     curator = _curator(survey, analyst)
     answer = curator.ask(question, **effort, request_id=request_id)
     receipt = show.receipt(answer.cost, curator.ledger)
-    return form.hand_over(answer, _answered(question, answer), _told(question, answer, receipt))
+    return form.hand_over(answer, answered(question, answer), told(question, answer, receipt))
 
 
 @stating_effort
@@ -161,10 +161,10 @@ def sql(
     form = Form.of(json, csv, markdown, output)
     if server is not None:
         rows = _connect(server, survey, key_file, analyst).sql(statement, **effort, request_id=request_id)
-        return form.hand_over(rows, as_data(rows), _tabled(rows, _receipt(rows.cost)))
+        return form.hand_over(rows, as_data(rows), shown_table(rows, _receipt(rows.cost)))
     curator = _curator(survey, analyst)
     rows = curator.sql(statement, **effort, request_id=request_id)
-    return form.hand_over(rows, as_data(rows), _tabled(rows, show.receipt(rows.cost, curator.ledger)))
+    return form.hand_over(rows, as_data(rows), shown_table(rows, show.receipt(rows.cost, curator.ledger)))
 
 
 @stating_effort
@@ -211,10 +211,7 @@ class Form:
             raise Refused(f"one form at a time. Got {' and '.join('--' + kind for kind in stated)}.")
         if output is None:
             return Form(stated[0] if stated else "text")
-        if output.exists() or output.is_symlink():
-            raise Refused(f"{output} is there already, and would be overwritten: name another file.")
-        if not os.access(output.absolute().parent, os.W_OK | os.X_OK):
-            raise Refused(f"{output} cannot be written: name a file in a folder that is there.")
+        require_free(output)
         by_name = {".json": "json", ".csv": "csv", ".md": "markdown"}.get(output.suffix.lower(), "text")
         return Form(stated[0] if stated else by_name, output)
 
@@ -236,7 +233,16 @@ class Form:
         return show.say(f"wrote {self.output}; {result.cost}")
 
 
-def _answered(question: str, answer: Answer) -> dict[str, Any]:
+def require_free(place: Path) -> None:
+    """Refused before anything is charged: a file that is there, or could not be made."""
+    if place.exists() or place.is_symlink():
+        raise Refused(f"{place} is there already, and would be overwritten: name another file.")
+    if not os.access(place.absolute().parent, os.W_OK | os.X_OK):
+        raise Refused(f"{place} cannot be written: name a file in a folder that is there.")
+
+
+def answered(question: str, answer: Answer) -> dict[str, Any]:
+    """An answer as plain data."""
     rows, total, margin = answer.rows, float(answer.total), float(answer.margin)
     known = {"question": question, "total": total, "total_margin": margin, "confidence": answer.confidence}
     per_row = {} if rows is None else {"mean": answer.mean, "mean_margin": margin / max(rows, 1)}
@@ -244,7 +250,8 @@ def _answered(question: str, answer: Answer) -> dict[str, Any]:
     return {**known, **per_row, "rows": rows, "cost": vars(answer.cost)}
 
 
-def _told(question: str, answer: Answer, receipt: list[tuple[str, str]]) -> str:
+def told(question: str, answer: Answer, receipt: list[tuple[str, str]]) -> str:
+    """An answer for people."""
     rows, total, margin = answer.rows, float(answer.total), float(answer.margin)
     pairs = [] if rows is None else [("mean", show.number(total / max(rows, 1), margin / max(rows, 1)))]
     pairs += [("total", show.number(total, margin) + ("" if rows is None else f" over {rows:,} rows"))]
@@ -253,7 +260,8 @@ def _told(question: str, answer: Answer, receipt: list[tuple[str, str]]) -> str:
     return head + show.facts([*bold, *show.beside(answer.leaves_out), *receipt])
 
 
-def _tabled(rows: Rows, receipt: list[tuple[str, str]]) -> str:
+def shown_table(rows: Rows, receipt: list[tuple[str, str]]) -> str:
+    """A SELECT's table for people."""
     return f"{show.grid(rows)}\n\n{show.facts([*show.below(rows), *receipt])}"
 
 

@@ -28,7 +28,9 @@ from dodona.query.statistic import Partition, Products, Query, Stack, Value
 
 OTHER = "(missing or outside)"
 MOST_AXIS = 4096
+LEAST_CUT, MOST_CUT = 1, 1000
 Support = tuple[int, ...]
+Edges = Mapping[str, Sequence[float]] | int
 
 
 @dataclass(frozen=True)
@@ -58,8 +60,12 @@ class Grid:
     sides: tuple[Side, ...]
 
     @staticmethod
-    def of(schema: Schema, columns: Sequence[str] | None, edges: Mapping[str, Sequence[float]] | None = None) -> Grid:
-        """Over these columns; None: all that have listed values or edges."""
+    def of(schema: Schema, columns: Sequence[str] | None, edges: Edges | None = None) -> Grid:
+        """Over these columns; None: all that have listed values or edges. ``edges``: of each number column's buckets;
+        or into how many alike ones the schema's range of each is cut.
+        """
+        if isinstance(edges, int):
+            edges = _even(schema, columns, edges)
         stated = {_own(schema, name): _edges(schema, name, ends) for name, ends in (edges or {}).items()}
         names = (
             [_own(schema, name) for name in columns]
@@ -130,6 +136,22 @@ def _own(schema: Schema, name: str) -> str:
     if own is None:
         raise BadQuery(f"{name!r} is not a column. Columns: {', '.join(schema)}.")
     return own
+
+
+def _even(schema: Schema, columns: Sequence[str] | None, buckets: int) -> dict[str, list[float]]:
+    """Edges of alike buckets over the whole range that the schema states, of every number column asked for."""
+    if isinstance(buckets, bool) or not LEAST_CUT <= buckets <= MOST_CUT:
+        raise BadQuery(
+            f"edges must be a whole number of buckets, {LEAST_CUT} to {MOST_CUT:,}, or lists. Got {buckets!r}."
+        )
+    found = {}
+    for name in schema if columns is None else columns:
+        column = schema[_own(schema, name)]
+        if isinstance(column, Integer):  # whole numbers: each bucket holds about as many
+            found[name] = np.unique(np.floor(np.linspace(column.low, column.high + 1, buckets + 1))).tolist()
+        elif isinstance(column, Real):
+            found[name] = np.linspace(column.low, column.high, buckets + 1).tolist()
+    return found
 
 
 def _edges(schema: Schema, name: str, ends: Sequence[Any]) -> tuple[float, ...]:

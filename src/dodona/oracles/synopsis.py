@@ -20,11 +20,12 @@ from dodona.oracles.answer import Answer, Bill, Price, Selection, plain
 from dodona.oracles.oracle import Oracle, Request
 from dodona.oracles.quantiles import counted, counted_price
 from dodona.oracles.rows import left_out
+from dodona.oracles.tabular import Sample
 from dodona.query.candidates import Scores
 from dodona.query.expr import Expr, Literal
 from dodona.query.plan import Plan, compile_query
 from dodona.query.quantiles import Quantiles
-from dodona.query.schema import Schema
+from dodona.query.schema import Integer, Schema
 from dodona.query.statistic import Query, Stack, Value
 
 if TYPE_CHECKING:
@@ -286,11 +287,15 @@ class Synopsis(Oracle):
         """(rows in each bin, ends of the bins) of a published curve, as ``numpy.histogram`` gives them."""
         return self.body.histogram(bins)
 
-    def sample(self, rows: int, random: np.random.Generator | None = None) -> Arrays:
-        """A made-up table of any size, as columns: free, since it is drawn from what is published."""
+    def sample(self, rows: int, random: np.random.Generator | None = None) -> Sample:
+        """A made-up table of any size, as columns: free, since it is drawn from what is published. ``to_pandas()``,
+        ``to_csv("made-up.csv")`` and the like hand it on. Numbers are drawn evenly from their buckets.
+        """
         if isinstance(rows, bool) or not isinstance(rows, int) or rows < 0:
             raise BadQuery(f"rows must be a whole number, 0 or more. Got {rows!r}.")
-        return self.body.draw(rows, random or np.random.default_rng())
+        drawn = self.body.draw(rows, random or np.random.default_rng())
+        wholes = [name for name in drawn if type(self.schema[name]) is Integer]
+        return Sample(drawn, wholes)
 
     def evaluate(
         self, exact: Oracle, concepts: ConceptClass, *, most: int = 5000, seed: int | None = None

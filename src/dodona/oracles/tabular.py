@@ -7,13 +7,14 @@ import io
 import itertools
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dodona.errors import BadQuery, Unsupported
 
@@ -23,6 +24,10 @@ if TYPE_CHECKING:
     import pandas
     import polars
     import pyarrow
+
+
+_SHOWN = 10
+"""Made-up rows that a page or Markdown shows."""
 
 
 @dataclass(frozen=True)
@@ -177,6 +182,38 @@ class Totals(Tabular):
         how = f"± at {self.confidence * 100:.10g} %, {'proven' if self.proven else 'estimated'}"
         told = [f"noise only: {'; '.join(self.leaves_out)}"] if self.leaves_out else []
         return names, [list(row) for row in zip(*columns, strict=True)], [how, *told, f"cost: {self.cost}"]
+
+
+class Sample(dict[str, NDArray[Any]], Tabular):
+    """Made-up rows as columns of arrays. ``wholes``: those of whole numbers, also where some are missing."""
+
+    cost = "free: drawn from what is published"
+
+    def __init__(self, columns: Mapping[str, NDArray[Any]], wholes: Collection[str] = ()) -> None:
+        super().__init__(columns)
+        self.wholes = frozenset(wholes)
+
+    def to_dict(self) -> dict[str, list[Any]]:
+        """Plain columns by name: texts, truths, numbers, dates; None where a value is missing."""
+        columns: dict[str, list[Any]] = {}
+        for name, values in self.items():
+            listed = values.astype(object)
+            if values.dtype.kind == "f":
+                listed[np.isnan(values)] = None
+            listed = listed.tolist()
+            columns[name] = whole(listed) if name in self.wholes else listed
+        return columns
+
+    def bars(self, column: str | None = None) -> tuple[str, Sequence[Bar]]:  # noqa: ARG002
+        """None: made-up rows have no errors; what they are drawn from has."""
+        raise BadQuery("made-up rows have no error to draw: ask the synopsis they are drawn from.")
+
+    def lines(self) -> tuple[Sequence[str], Sequence[Sequence[str]], Sequence[str]]:
+        """Its first rows."""
+        found = self.to_dict()
+        rows = len(next(iter(found.values()), []))
+        cells = [[str(column[place]) for column in found.values()] for place in range(min(rows, _SHOWN))]
+        return [*found], cells, [f"{rows:,} made-up rows", str(self.cost)]
 
 
 def whole(values: Sequence[float | None]) -> list[float | int | None]:

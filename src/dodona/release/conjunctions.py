@@ -29,7 +29,7 @@ from typing import Unpack
 import numpy as np
 
 from dodona.bounds.outlook import Outcome, Outlook, Outlooks
-from dodona.concepts.grid import Grid
+from dodona.concepts.grid import Edges, Grid
 from dodona.errors import BadEffort, BadQuery, Unsupported
 from dodona.oracles.answer import Bill
 from dodona.oracles.effort import Divisible, Effort, combined
@@ -110,11 +110,15 @@ def conjunctions(
     *,
     width: int,
     columns: Sequence[str] | None = None,
-    edges: Mapping[str, Sequence[float]] | None = None,
+    edges: Edges | None = None,
     method: str = "best",
     **stated: Unpack[Divisible],
 ) -> Synopsis:
-    """The synopsis. ``columns``: over which; unless given, all with listed values or ``edges`` (of buckets)."""
+    """The synopsis. ``columns``: over which; unless given, all with listed values or ``edges``.
+
+    ``edges``: of the buckets of number columns, by name; or a whole number: into so many alike buckets the schema's
+    range of each number column is cut. Columns that were left out are named in the header's ``notes``.
+    """
     task = _task(oracle, width, columns, edges, Effort.divisible(**stated))
     if method == "submodular":
         from dodona.release.submodular import conjunctions_by_tree
@@ -124,7 +128,8 @@ def conjunctions(
     made = offer.make()
     about = f"conjunctions of at most {width} conditions over {', '.join(task.grid.columns)}"
     counted = {"conjunctions": task.grid.count(width), "predicted_error": offer.error}
-    notes = {"method": made.method, **counted, **made.notes}
+    out = [name for name in oracle.schema if name not in task.grid.columns]
+    notes = {"method": made.method, **counted, **({"left_out": out} if out else {}), **made.notes}
     bill = combined(list(made.bills))
     words = _missing_words(task, offer, better)
     accuracy = f"{made.accuracy}; {words}" if words else made.accuracy
@@ -137,7 +142,7 @@ def plan_conjunctions(
     *,
     width: int,
     columns: Sequence[str] | None = None,
-    edges: Mapping[str, Sequence[float]] | None = None,
+    edges: Edges | None = None,
     method: str = "best",
     **stated: Unpack[Divisible],
 ) -> Outlooks:
@@ -205,7 +210,7 @@ def _task(
     oracle: Oracle,
     width: int,
     columns: Sequence[str] | None,
-    edges: Mapping[str, Sequence[float]] | None,
+    edges: Edges | None,
     effort: Effort,
 ) -> _Task:
     grid = Grid.of(oracle.schema, columns, edges)
@@ -376,7 +381,12 @@ RELEASE = registered(
         (
             Setting("width", "whole", "How many conditions at once.", least=1, most=8, start=2),
             Setting("columns", "columns", "Columns", types=("category", "flag"), start="all"),
-            Setting("edges", "edges", "The edges of a number column's buckets.", types=("integer", "real")),
+            Setting(
+                "edges",
+                "edges",
+                "Number columns in buckets: how many alike ones, or their edges.",
+                types=("integer", "real"),
+            ),
             Setting("method", "choice", "How it is made.", choices=("best", *METHODS, "submodular")),
         ),
         ("Marginals", "Cells", "Mixture", "Tree"),

@@ -37,10 +37,11 @@ class Setting:
     """One keyword of a release; which are required, and what the others are unless given, its function says.
 
     ``kind``: "columns" or "column" (names, of columns of these ``types``: "integer", "real", "category", "flag"),
-    "whole" or "number" (from ``least`` to ``most``), "truth", "choice" (one of ``choices``), "edges" (of buckets, by
-    column), "bits" (a whole number, or one for each column), or "value": a value of Python, such as a class of
-    concepts, which no request and no form can state. ``words``: for a person who fills in a form. ``start``: what the
-    form proposes; where it is None and the setting is not required, the form leaves it out.
+    "whole" or "number" (from ``least`` to ``most``), "truth", "choice" (one of ``choices``), "edges" (how
+    many buckets, or their edges by column), "bits" (a whole number, or one for each column), or "value": a value of
+    Python, such as a class of concepts, which no request and no form can state. ``words``: for a person who fills
+    in a form. ``start``: what the form proposes; where it is None and the setting is not required, the form leaves
+    it out.
     """
 
     name: str
@@ -70,6 +71,8 @@ class Setting:
                 return float(text)
             if self.kind == "truth":
                 return {"true": True, "false": False}[text.lower()]
+            if self.kind == "edges" and text.strip().isdecimal():
+                return int(text)
             if self.kind == "edges":
                 named = [line.partition(":") for line in text.split(";")]
                 return {name.strip(): [float(edge) for edge in ends.split(",")] for name, _, ends in named}
@@ -83,7 +86,7 @@ _WRITTEN = {
     "bits": "a whole number, or one for each column with commas between them",
     "number": "a number",
     "truth": "true or false",
-    "edges": "written as age:0,18,65;pay:0,10",
+    "edges": "a number of buckets, or edges written as age:0,18,65;pay:0,10",
 }
 
 

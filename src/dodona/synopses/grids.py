@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dodona.concepts.grid import Grid
-from dodona.query.schema import Category, Column, Date, Flag, Integer, Schema, Timestamp, closed
+from dodona.query.schema import Category, Column, Date, Flag, Integer, Real, Schema, Timestamp, closed
 
 # An orthonormal basis of tables over a grid: on each side the constant, then contrasts (Helmert's).
 #
@@ -108,15 +108,24 @@ def decoded(schema: Schema, grid: Grid, codes: Codes, random: np.random.Generato
             labels = np.array([*side.labels[: side.size - side.other], None][: side.size], dtype=object)
             columns[side.column] = labels[code] if side.other else np.array(side.labels)[code]
             continue
-        ends = np.array([*side.edges, side.edges[-1]])
-        low, high = (
-            np.maximum(ends[code], column.low),
-            np.minimum(ends[np.minimum(code + 1, len(ends) - 1)], column.high),
-        )
-        drawn = low + random.random(len(code)) * (high - low)
-        drawn = np.minimum(np.floor(drawn), column.high) if isinstance(column, Integer) else drawn
-        columns[side.column] = _as_stored(column, np.where(other, np.nan, drawn))
+        columns[side.column] = _as_stored(column, np.where(other, np.nan, _spread(column, side.edges, code, random)))
     return columns
+
+
+def _spread(
+    column: Real | Integer, edges: tuple[float, ...], code: Codes, random: np.random.Generator
+) -> NDArray[np.float64]:
+    """A number from each row's bucket, any as likely as another: [e_i, e_(i+1)), and the last with its end."""
+    low, high = np.array([*edges, edges[-1]])[code], np.array([*edges[1:], edges[-1], edges[-1]])[code]
+    if not isinstance(column, Integer):
+        low, high = np.maximum(low, column.low), np.minimum(high, column.high)
+        between: NDArray[np.float64] = low + random.random(len(code)) * (high - low)
+        return between
+    closed_end = code == len(edges) - 2
+    first = np.ceil(np.maximum(low, column.low))
+    after = np.minimum(np.where(closed_end, np.floor(high) + 1, np.ceil(high)), column.high + 1)
+    drawn: NDArray[np.float64] = first + np.floor(random.random(len(code)) * (after - first))
+    return np.clip(drawn, column.low, column.high)
 
 
 def _as_stored(column: Column, steps: NDArray[np.float64]) -> NDArray[Any]:

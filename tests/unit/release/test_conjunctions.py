@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import datetime
 import itertools
 
 import numpy as np
 import pytest
 
+import dodona as dd
 from dodona.concepts.grid import Grid
 from dodona.engines.table import Table
 from dodona.errors import BadEffort, BadQuery, Unsupported
@@ -271,3 +273,46 @@ def test_a_file_is_opened_by_the_door_of_this_room(tmp_path: object) -> None:
     assert float(again.ask(question).total) == float(synopsis.ask(question).total)
     assert float(again.ask(question).margin) == float(synopsis.ask(question).margin)
     assert again.header == synopsis.header
+
+
+def test_a_number_of_buckets_stands_for_edges_over_the_schemas_ranges() -> None:
+    """Whole numbers, numbers and dates; made-up rows reach both ends of each, and text is named as left out."""
+    random = np.random.default_rng(3)
+    schema = dd.Schema(
+        {
+            "age": dd.Integer(16, 95, required=True),
+            "few": dd.Integer(0, 1, required=True),
+            "pay": dd.Real(0, 10, required=True),
+            "day": dd.Date("2024-01-01", "2024-12-31", required=True),
+            "note": dd.Text(max_length=5),
+        }
+    )
+    rows = 4000
+    columns = {
+        "age": random.integers(16, 96, rows),
+        "few": random.integers(0, 2, rows),
+        "pay": random.random(rows) * 10,
+        "day": np.datetime64("2024-01-01") + random.integers(0, 366, rows),
+        "note": np.full(rows, "x"),
+    }
+    synopsis = conjunctions(dd.Exact(dd.Table(columns, schema)), width=1, edges=4)
+    assert synopsis.header.notes["left_out"] == ["note"]
+    drawn = synopsis.sample(20_000, random)
+    assert [*drawn] == ["age", "few", "pay", "day"]
+    assert (drawn["age"].min(), drawn["age"].max()) == (16, 95)
+    assert drawn["few"].mean() == pytest.approx(columns["few"].mean(), abs=0.03)
+    assert np.bincount(drawn["age"].astype(int), minlength=96)[16:].min() > 150  # of 250 each
+    frame = drawn.to_pandas()
+    assert str(frame["age"].dtype) == "int64"
+    assert {type(value) for value in drawn.to_dict()["day"]} == {datetime.date}
+    assert "20,000 made-up rows" in drawn.to_markdown()
+    for wrong in (0, 1001, True):
+        with pytest.raises(BadQuery, match="whole number of buckets"):
+            conjunctions(dd.Exact(dd.Table(columns, schema)), width=1, edges=wrong)
+
+
+def test_missing_whole_numbers_stay_whole_in_made_up_rows() -> None:
+    columns = {"age": np.array([1.0, 2.0, np.nan, 3.0] * 50)}
+    synopsis = conjunctions(dd.Exact(dd.Table(columns, dd.Schema({"age": dd.Integer(1, 3)}))), width=1, edges=3)
+    found = synopsis.sample(400).to_dict()["age"]
+    assert {type(value) for value in found} == {int, type(None)}

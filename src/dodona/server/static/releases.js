@@ -65,6 +65,11 @@ function asking(setting, schema) {
     const read = () => (input.value.trim() === "" ? undefined : Number(input.value));
     return { node: field(label, input, words), main: required, read };
   }
+  if (kind === "edges") {
+    const input = h("input", { type: "number", class: "short", min: 1, max: 1000, size: 4, placeholder: "none" });
+    const read = () => (input.value.trim() === "" ? undefined : Number(input.value));
+    return { node: field(label, input, words), main: false, read };
+  }
   if (kind === "choice") {
     const input = h("select", {}, ...setting.choices.map((one) => h("option", { value: one }, one)));
     return { node: field(label, input, words), main: required, read: () => input.value };
