@@ -15,7 +15,7 @@ import numpy as np
 
 from benchmarks.ranges import AT_MOST
 from dodona.bounds.releases import chain_probability
-from dodona.papers.distributional import half_replaced, parity_gap, parseval_bound, separation
+from dodona.papers.checks import half_replaced, parity_gap, parseval_bound, separation
 
 BLUE, ORANGE, GREEN = "#0072b2", "#d55e00", "#009e73"  # told apart without colour vision too
 HELD = "held out "

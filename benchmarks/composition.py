@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from dodona.mechanisms import DiscreteGaussian
-from dodona.papers.composition import compared
+from dodona.papers.checks import compared
 
 
 def main() -> list[dict[str, Any]]:

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 
-from dodona.release._ranges.tree import consistent
+from dodona.release._ranges import consistent
 
 STAGE_ONE = 0.25
 Floats = NDArray[np.float64]

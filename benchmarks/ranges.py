@@ -36,7 +36,7 @@ from dodona.oracles.curator import Curator
 from dodona.privacy.budget import Budget
 from dodona.query.program import Program
 from dodona.query.schema import Integer, Schema
-from dodona.release._ranges.tree import consistent
+from dodona.release._ranges import consistent
 from dodona.release.boxes import box_sums, boxes, random_boxes, shared_out
 from dodona.synopses.weighted import Piece, _cells, _columns
 

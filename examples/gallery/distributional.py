@@ -8,7 +8,7 @@ draws, at any privacy level: distributional privacy (Blum, Ligett and Roth, sect
 import numpy as np
 from _house import BLUE, GREY, ORANGE, RED, plt, save
 
-from dodona.papers.distributional import separation
+from dodona.papers.checks import separation
 
 figure, axes = plt.subplots(figsize=(6.6, 4))
 for alpha, colour, style in ((0.5, BLUE, "-"), (0.1, ORANGE, "--"), (0.02, RED, "-.")):

@@ -14,7 +14,7 @@ from typing import Any, Unpack
 import numpy as np
 from numpy.typing import NDArray
 
-from dodona.bounds.outlook import Outcome, Outlook, Outlooks
+from dodona.bounds import Outcome, Outlook, Outlooks
 from dodona.concepts.grid import Grid
 from dodona.oracles.effort import CONFIDENCE, Divisible, Effort
 from dodona.oracles.oracle import Oracle

@@ -43,6 +43,6 @@ from dodona.query.statistic import bucket as bucket
 from dodona.query.statistic import linear as linear
 from dodona.query.text import parse as parse
 from dodona.query.unit import Unit as Unit
-from dodona.synopses.file import load as load
+from dodona.synopses import load as load
 
 __version__: str

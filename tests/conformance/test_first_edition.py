@@ -15,7 +15,7 @@ from dodona.local import Client
 from dodona.oracles.answer import Answer
 from dodona.server.surveys import estimated
 from dodona.server.surveys.store import AlreadyCounted, SurveyStore
-from dodona.synopses.file import load
+from dodona.synopses import load
 
 DATA = Path(__file__).parents[1] / "data" / "v1"
 ASKED = json.loads((DATA / "synopses.json").read_text(encoding="utf-8"))

@@ -225,7 +225,7 @@ def test_v11_a_threshold_is_paid_from_the_part_of_delta_that_was_set_aside() -> 
         with pytest.raises(Unsupported, match="part of the budget's delta"):
             budget.units(found)
     assert dd.Budget(epsilon=1, delta=1e-6, keys=1e-7).key_units(found) > 0
-    from dodona.privacy.conversion import delta_of, rho_of
+    from dodona.privacy.numbers import delta_of, rho_of
 
     for epsilon, delta in itertools.product((Fraction(1, 10), Fraction(1), Fraction(9)), (Fraction(1, 10**6),)):
         assert delta_of(rho_of(epsilon, delta), epsilon) <= delta * (1 + Fraction(1, 10**9))

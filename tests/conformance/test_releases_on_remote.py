@@ -7,12 +7,11 @@ import pytest
 
 import dodona as dd
 from dodona import release
-from dodona.concepts.boxes import Boxes, Intervals, Thresholds
+from dodona.concepts.boxes import Boxes, Halfspaces, Intervals, Thresholds
 from dodona.concepts.concept import Agreement, Finite, Subset
 from dodona.concepts.conjunctions import Conjunctions, Disjunctions
 from dodona.concepts.databases import Databases, Misfits
 from dodona.concepts.grid import Grid, Misfit
-from dodona.concepts.halfspaces import Halfspaces
 from dodona.concepts.parities import Parities
 from dodona.concepts.trees import DecisionLists, Stumps, Trees
 from dodona.errors import BadQuery

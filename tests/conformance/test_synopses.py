@@ -21,7 +21,7 @@ from dodona.oracles.synopsis import Synopsis
 from dodona.privacy.budget import Budget
 from dodona.query.schema import Category, Flag, Schema
 from dodona.release import conjunctions, cuts, submodular
-from dodona.synopses.file import load
+from dodona.synopses import load
 from dodona.testing.oracles import seeded_curator
 
 BITS = Schema({name: Flag(missing=False) for name in "abcde"})

@@ -7,10 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dodona.concepts.boxes import Boxes, Intervals, Thresholds
+from dodona.concepts.boxes import Boxes, Halfspaces, Intervals, Thresholds
 from dodona.concepts.concept import Agreement, Finite, Learnable, Subset
 from dodona.concepts.conjunctions import Conjunctions, Disjunctions
-from dodona.concepts.halfspaces import Halfspaces
 from dodona.concepts.parities import Parities
 from dodona.concepts.trees import DecisionLists, Stumps, Trees
 from dodona.engines.table import Table

@@ -336,7 +336,7 @@ def test_local_reports_and_invitations(tmp_path: Path) -> None:
 def test_synopsis_files(tmp_path: Path) -> None:
     from dodona import release
     from dodona.oracles.synopsis import Synopsis
-    from dodona.synopses.file import load
+    from dodona.synopses import load
     from dodona.testing.oracles import conformance_table, seeded_curator
 
     curator = seeded_curator(conformance_table(100), dd.Budget(epsilon=10), 0)
@@ -363,7 +363,7 @@ def test_synopsis_files(tmp_path: Path) -> None:
 @pytest.mark.parametrize("bomb", ["parts", "header"])
 def test_a_synopsis_that_would_fill_the_memory_is_refused(bomb: str, tmp_path: Path) -> None:
     """A ZIP of a few kilobytes that unpacks to a thousand times its size."""
-    from dodona.synopses.file import load
+    from dodona.synopses import load
 
     path = tmp_path / "bomb.synopsis"
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:

@@ -25,8 +25,8 @@ from dodona.mechanisms.parity import ParitySolver, packed
 from dodona.oracles.effort import Effort
 from dodona.oracles.noise import noise_for
 from dodona.privacy import UNITS, Budget, Cost, SqliteLedger
-from dodona.privacy.conversion import delta_of, epsilon_of, rho_of, sulq_epsilon_of
 from dodona.privacy.ledger import Entry
+from dodona.privacy.numbers import delta_of, epsilon_of, rho_of, sulq_epsilon_of
 from dodona.query.candidates import ParityProcedure
 from dodona.query.compiler import Compiler
 from dodona.query.plan import compile_query

@@ -140,7 +140,7 @@ def algorithms() -> set[str]:
     return learners | releases | planners | mechanisms
 
 
-SHARED = {"bounds.outlook.Outcome", "bounds.outlook.Outlook", "bounds.outlook.Outlooks", "bounds.outlook.Part"}
+SHARED = {"bounds.Outcome", "bounds.Outlook", "bounds.Outlooks", "bounds.Part"}
 """What every planner says, not a statement of its own."""
 
 

@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from dodona.server import run as edge
+from dodona.server import app as edge
 from dodona.server.app import make_app
 from dodona.server.settings import Settings
 from tests.support.servers import Process, add_key, listening

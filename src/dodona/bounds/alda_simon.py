@@ -20,7 +20,7 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import NDArray
 
-from dodona.bounds.outlook import Outcome, Outlook
+from dodona.bounds import Outcome, Outlook
 from dodona.errors import BadEffort, Unsupported
 from dodona.privacy.budget import Cost
 from dodona.privacy.numbers import Number, exact

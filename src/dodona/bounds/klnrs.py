@@ -13,7 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
-from dodona.bounds.outlook import Outcome, Outlook
+from dodona.bounds import Outcome, Outlook
 from dodona.errors import BadEffort, BadQuery
 from dodona.privacy.budget import Cost
 from dodona.privacy.numbers import Number, exact

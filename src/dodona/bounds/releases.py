@@ -18,7 +18,7 @@ from itertools import accumulate
 import numpy as np
 from numpy.typing import NDArray
 
-from dodona.bounds.outlook import Outcome, Outlook
+from dodona.bounds import Outcome, Outlook
 from dodona.errors import BadEffort
 from dodona.privacy.budget import Cost
 from dodona.privacy.numbers import Number, exact

@@ -15,11 +15,10 @@ from collections.abc import Sequence
 from fractions import Fraction
 from statistics import NormalDist
 
-from dodona.bounds.outlook import Outcome, Outlook
+from dodona.bounds import Outcome, Outlook
 from dodona.errors import BadEffort
 from dodona.privacy.budget import Cost
-from dodona.privacy.conversion import rho_of, sulq_rho_of
-from dodona.privacy.numbers import Number, exact
+from dodona.privacy.numbers import Number, exact, rho_of, sulq_rho_of
 
 _TINIEST = Fraction(1, 10**300)
 

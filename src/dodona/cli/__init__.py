@@ -119,7 +119,7 @@ def serve(
     ] = None,
 ) -> None:
     """Serve surveys over HTTP: the API and the page. Prints a curator's key where the key store is new."""
-    from dodona.server.run import serve as start
+    from dodona.server.app import serve as start
     from dodona.server.settings import Settings
 
     settings = Settings(

@@ -20,7 +20,7 @@ from dodona.cli.publish import read_settings
 if TYPE_CHECKING:
     from dodona.audit.enumeration import TapeAudit
     from dodona.audit.exact import ExactAudit
-    from dodona.bounds.outlook import Outlook
+    from dodona.bounds import Outlook
 
 
 plan_app = typer.Typer(

@@ -1,11 +1,11 @@
 from dodona.concepts.boxes import Boxes as Boxes
+from dodona.concepts.boxes import Halfspaces as Halfspaces
 from dodona.concepts.boxes import Intervals as Intervals
 from dodona.concepts.boxes import Thresholds as Thresholds
 from dodona.concepts.concept import ConceptClass as ConceptClass
 from dodona.concepts.concept import Finite as Finite
 from dodona.concepts.conjunctions import Conjunctions as Conjunctions
 from dodona.concepts.conjunctions import Disjunctions as Disjunctions
-from dodona.concepts.halfspaces import Halfspaces as Halfspaces
 from dodona.concepts.parities import MaskedParity as MaskedParity
 from dodona.concepts.parities import Parities as Parities
 from dodona.concepts.trees import DecisionLists as DecisionLists

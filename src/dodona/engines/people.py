@@ -19,9 +19,9 @@ from dodona.engines.engine import Engine, Pick, Respond, picked
 from dodona.engines.kernels import Vector
 from dodona.engines.memory import CHUNK, MemoryEngine, letters
 from dodona.engines.memory.layout import divided
+from dodona.engines.units import PRIME, Order, order
 from dodona.errors import Unsupported
 from dodona.query.columns import LARGEST_INTEGER
-from dodona.query.order import PRIME, Order, order
 from dodona.query.persons import Measure, Persons
 from dodona.query.program import Block, Program
 from dodona.query.schema import Flag, Schema, Text

@@ -27,7 +27,7 @@ from typing import Any
 
 import numpy as np
 
-from dodona.bounds.outlook import Outlook, Part
+from dodona.bounds import Outlook, Part
 from dodona.learn._learner import Task, counted_rounds
 from dodona.learn._moments import level_of
 from dodona.learn._supervised import Classifier, Floats, by_class, foreseen, noise_of

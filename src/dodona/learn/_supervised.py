@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from sklearn.base import ClassifierMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from dodona.bounds.outlook import Outcome, Outlook, Part
+from dodona.bounds import Outcome, Outlook, Part
 from dodona.errors import BadEffort, BadQuery, BudgetSpent
 from dodona.learn._encoding import Feature, alike, encode_rows, features_of
 from dodona.learn._learner import Learner, Recorded, Task, blank_oracle, finish, share_of, task_of

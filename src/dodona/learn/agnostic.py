@@ -23,8 +23,8 @@ from numpy.typing import NDArray
 from sklearn.base import ClassifierMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from dodona.bounds import Outlook
 from dodona.bounds.klnrs import ParityPlan, agnostic, parity, parity_plan
-from dodona.bounds.outlook import Outlook
 from dodona.concepts.boxes import even_cuts
 from dodona.concepts.concept import Agreement, Learnable, Subset
 from dodona.concepts.parities import parity_of

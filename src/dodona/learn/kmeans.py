@@ -22,7 +22,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 from threadpoolctl import threadpool_limits
 
-from dodona.bounds.outlook import Outlook
+from dodona.bounds import Outlook
 from dodona.errors import BadQuery
 from dodona.learn import _lloyd as lloyd
 from dodona.learn._encoding import Feature, alike, held_rows

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.special import expit
 
-from dodona.bounds.outlook import Outlook
+from dodona.bounds import Outlook
 from dodona.errors import BadQuery
 from dodona.learn import _linear as linear
 from dodona.learn._learner import Recorded, Task, rounds

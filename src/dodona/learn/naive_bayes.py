@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from dodona.bounds.outlook import Outlook, Part
+from dodona.bounds import Outlook, Part
 from dodona.learn import _linear as linear
 from dodona.learn import _supervised as supervised
 from dodona.learn._learner import Recorded, Task

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
-from dodona.bounds.outlook import Outlook
+from dodona.bounds import Outlook
 from dodona.errors import BadQuery
 from dodona.learn._encoding import Feature, held_rows
 from dodona.learn._learner import Learner, Recorded, finish, task_of

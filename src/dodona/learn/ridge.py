@@ -15,7 +15,7 @@ import numpy as np
 from sklearn.base import RegressorMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from dodona.bounds.outlook import Outlook, Part
+from dodona.bounds import Outlook, Part
 from dodona.errors import BadQuery
 from dodona.learn._encoding import Feature, encode_rows, features_of
 from dodona.learn._learner import Learner, Recorded, Task, finish, task_of

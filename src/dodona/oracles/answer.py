@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dodona.bounds.outlook import Outcome, Outlook
+from dodona.bounds import Outcome, Outlook
 from dodona.errors import Unsupported
 from dodona.oracles.tabular import Totals
 from dodona.privacy.budget import KEY_UNITS, Budget, Cost

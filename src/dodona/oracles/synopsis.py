@@ -308,8 +308,8 @@ class Synopsis(Oracle):
         return usefulness(self, exact, concepts, most=most, seed=seed)
 
     def save(self, path: Any) -> None:
-        """To one file that loads anywhere without the data (``dodona.synopses.file.load``)."""
-        from dodona.synopses.file import save
+        """To one file that loads anywhere without the data (``dodona.synopses.load``)."""
+        from dodona.synopses import save
 
         save(self, path)
 

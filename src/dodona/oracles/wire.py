@@ -16,12 +16,11 @@ from dataclasses import fields
 from itertools import pairwise
 from typing import Any, TypeVar
 
-from dodona.concepts.boxes import Boxes, Intervals, Thresholds
+from dodona.concepts.boxes import Boxes, Halfspaces, Intervals, Thresholds
 from dodona.concepts.concept import MOST_MEMBERS, Agreement, ConceptClass, Finite, Learnable, Subset
 from dodona.concepts.conjunctions import Conjunctions, Disjunctions
 from dodona.concepts.databases import Databases, Misfits
 from dodona.concepts.grid import Grid, Misfit
-from dodona.concepts.halfspaces import Halfspaces
 from dodona.concepts.parities import Parities
 from dodona.concepts.trees import DecisionLists, Stumps, Trees
 from dodona.errors import BadQuery

@@ -1,7 +1,7 @@
 """WHAT it costs: cost values, budgets, conversion, composition and the ledger. Names no mechanism.
 
-- ``Cost`` and ``Budget`` are exact values; ``conversion`` goes between rho and (epsilon, delta), rounded to the safe
-  side.
+- ``Cost`` and ``Budget`` are exact values; ``numbers`` reads what bears privacy exactly, and goes between rho
+  and (epsilon, delta), rounded to the safe side.
 - ``Ledger`` is the contract for spending; ``SqliteLedger`` keeps it in a file.
 """
 

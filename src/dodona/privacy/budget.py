@@ -28,8 +28,7 @@ from math import ceil, floor
 from typing import Any
 
 from dodona.errors import BadEffort, Unsupported
-from dodona.privacy.conversion import epsilon_of, rho_of, sulq_epsilon_of, sulq_rho_of
-from dodona.privacy.numbers import LEAST, Number, exact
+from dodona.privacy.numbers import LEAST, Number, epsilon_of, exact, rho_of, sulq_epsilon_of, sulq_rho_of
 
 # What a release costs, as a frozen value that adds.
 #

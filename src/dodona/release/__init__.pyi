@@ -31,4 +31,4 @@ from dodona.release.weights import fitted_by as fitted_by
 from dodona.release.weights import learn_by_release as learn_by_release
 from dodona.release.weights import multiplicative_weights as multiplicative_weights
 from dodona.release.weights import plan_multiplicative_weights as plan_multiplicative_weights
-from dodona.synopses.file import load as load
+from dodona.synopses import load as load

@@ -17,8 +17,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from dodona.bounds import Outcome, Outlook, Outlooks
 from dodona.bounds.alda_simon import theorem_8_dimension
-from dodona.bounds.outlook import Outcome, Outlook, Outlooks
 from dodona.concepts.arrangement import Threshold, Universe, conditions_of, threshold_of
 from dodona.concepts.concept import ConceptClass
 from dodona.concepts.conjunctions import Conjunctions

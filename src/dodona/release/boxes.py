@@ -1,7 +1,7 @@
 """Boxes over two or three ordered columns, published once (BLR section 4 names them; the method here is a tree).
 
 Counts by level over joint cells, each level splitting every column alike: the levels stack, the cells of each
-partition. Least squares makes the levels agree (``release/_ranges/tree.py``), going up; going down, a family's total is
+partition. Least squares makes the levels agree (``release/_ranges``), going up; going down, a family's total is
 shared out by its children's counts only so far as these differ by more than their noise (James and Stein 1961), and
 none is negative. Where the data are smooth or absent a box then pays for few levels, and where they are not, for all;
 on steep data shrinkage is a bias that adds up over a box. The stated error counts both. With N the noise of a box by
@@ -24,14 +24,14 @@ from typing import Any, Unpack
 import numpy as np
 from numpy.typing import NDArray
 
-from dodona.bounds.outlook import Outlook, Outlooks
+from dodona.bounds import Outlook, Outlooks
 from dodona.errors import BadQuery, Unsupported
 from dodona.oracles.effort import Divisible, Effort
 from dodona.oracles.oracle import Oracle
 from dodona.oracles.synopsis import Header, Synopsis
 from dodona.query.schema import Integer, Schema
 from dodona.query.statistic import Partition, Query, Stack
-from dodona.release._ranges.tree import ONE
+from dodona.release._ranges import ONE
 from dodona.release.registry import Case, Release, Setting, registered, whole_cost, within
 from dodona.synopses.boxes import Boxes
 from dodona.synopses.noise import STATED, TreeNoise

@@ -28,7 +28,7 @@ from typing import Unpack
 
 import numpy as np
 
-from dodona.bounds.outlook import Outcome, Outlook, Outlooks
+from dodona.bounds import Outcome, Outlook, Outlooks
 from dodona.concepts.grid import Edges, Grid
 from dodona.errors import BadEffort, BadQuery, Unsupported
 from dodona.oracles.answer import Bill
@@ -38,9 +38,9 @@ from dodona.oracles.synopsis import Body, Header, Synopsis
 from dodona.query.expr import Literal
 from dodona.query.schema import Category, Flag, Integer, Schema, required
 from dodona.query.statistic import Value
-from dodona.release._conjunctions import adaptive, direct
+from dodona.release import _conjunctions as direct
+from dodona.release._conjunctions import Gathered, adaptive, cell_variance
 from dodona.release._conjunctions.adaptive import Begun, begin, learn_mixture
-from dodona.release._conjunctions.direct import Gathered, cell_variance
 from dodona.release.registry import Case, Release, Setting, registered
 from dodona.synopses.cells import Cells
 from dodona.synopses.marginals import MOST_FITTED, LogLinear, Marginals

@@ -20,7 +20,7 @@ from typing import Unpack
 
 import numpy as np
 
-from dodona.bounds.outlook import Outcome, Outlook, Outlooks
+from dodona.bounds import Outcome, Outlook, Outlooks
 from dodona.errors import BadQuery
 from dodona.oracles.answer import Bill
 from dodona.oracles.effort import Divisible, Effort, combined
@@ -30,7 +30,7 @@ from dodona.query.expr import Call, Column, Expr, Literal
 from dodona.query.schema import Integer, Schema
 from dodona.query.statistic import Partition, Query, Stack, Value
 from dodona.release.registry import Case, Release, Setting, registered, whole_cost
-from dodona.synopses.grids import Floats
+from dodona.synopses.cells import Floats
 from dodona.synopses.set_functions import Degrees
 
 FARTHEST, PRIOR_STEPS = 200, 100

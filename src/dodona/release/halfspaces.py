@@ -24,8 +24,8 @@ from typing import Any, Unpack
 import numpy as np
 from numpy.typing import NDArray
 
+from dodona.bounds import Outcome, Outlook, Outlooks
 from dodona.bounds import releases as bounds
-from dodona.bounds.outlook import Outcome, Outlook, Outlooks
 from dodona.errors import BadQuery, Unsupported
 from dodona.oracles.answer import Bill
 from dodona.oracles.effort import Divisible, Effort, combined

@@ -24,16 +24,25 @@ from typing import Any, Unpack
 import numpy as np
 from numpy.typing import NDArray
 
-from dodona.bounds.outlook import Outcome, Outlook, Outlooks
+from dodona.bounds import Outcome, Outlook, Outlooks
 from dodona.errors import BadQuery, Unsupported
 from dodona.oracles.effort import NEARLY, Divisible, Effort, combined
 from dodona.oracles.oracle import Oracle
 from dodona.oracles.synopsis import Header, Synopsis
 from dodona.query.expr import Call, Column, Expr, Literal
 from dodona.query.schema import Category, Flag, Integer, Real, Schema
+from dodona.release._ranges import (
+    CIRCLE,
+    MOST_LEAVES,
+    TOEPLITZ,
+    Curve,
+    Offer,
+    factor_offer,
+    grouped_tree_offer,
+    prefix_curve,
+    tree_offer,
+)
 from dodona.release._ranges.descent import quantile_offer
-from dodona.release._ranges.factor import CIRCLE, TOEPLITZ, factor_offer
-from dodona.release._ranges.tree import MOST_LEAVES, Curve, Offer, grouped_tree_offer, prefix_curve, tree_offer
 from dodona.release.registry import Case, Release, Setting, registered, whole_cost
 from dodona.synopses.keys import GroupedRanges, group_values
 from dodona.synopses.noise import TreeNoise

@@ -14,7 +14,7 @@ from typing import Any, Unpack
 
 import numpy as np
 
-from dodona.bounds.outlook import Outcome, Outlook, Outlooks
+from dodona.bounds import Outcome, Outlook, Outlooks
 from dodona.errors import BadEffort, BadQuery
 from dodona.oracles.effort import Divisible, Effort
 from dodona.oracles.oracle import Oracle

@@ -15,7 +15,7 @@ from typing import Unpack
 import numpy as np
 from numpy.typing import NDArray
 
-from dodona.bounds.outlook import Outcome, Outlook
+from dodona.bounds import Outcome, Outlook
 from dodona.bounds.releases import parity_error
 from dodona.errors import BadQuery
 from dodona.oracles.effort import Divisible, Effort

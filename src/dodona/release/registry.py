@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dodona._doors import load_package
-from dodona.bounds.outlook import Outcome, Outlooks
+from dodona.bounds import Outcome, Outlooks
 from dodona.errors import BadEffort, BadQuery, Unsupported
 from dodona.oracles.effort import Effort
 from dodona.oracles.oracle import Oracle, Question

@@ -28,8 +28,8 @@ from typing import Any, Unpack
 import numpy as np
 from numpy.typing import NDArray
 
+from dodona.bounds import Outcome, Outlook, Outlooks
 from dodona.bounds import releases as bounds
-from dodona.bounds.outlook import Outcome, Outlook, Outlooks
 from dodona.concepts.concept import ConceptClass, Finite
 from dodona.concepts.databases import Databases, Misfits
 from dodona.errors import BadQuery, Unsupported

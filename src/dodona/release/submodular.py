@@ -29,7 +29,7 @@ from typing import Unpack
 
 import numpy as np
 
-from dodona.bounds.outlook import Outcome, Outlook, Outlooks
+from dodona.bounds import Outcome, Outlook, Outlooks
 from dodona.bounds.releases import submodular_release, threshold
 from dodona.concepts.grid import Grid
 from dodona.concepts.parities import nullable_in
@@ -43,7 +43,7 @@ from dodona.query.expr import Expr, Literal
 from dodona.query.schema import Flag, Schema
 from dodona.query.statistic import Stack, Value
 from dodona.release.registry import Case, Release, Setting, registered, whole_cost
-from dodona.synopses.grids import Floats
+from dodona.synopses.cells import Floats
 from dodona.synopses.set_functions import Piece, Tree
 
 PRACTICAL = 0.25

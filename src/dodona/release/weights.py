@@ -27,7 +27,7 @@ from typing import Any, Protocol, Unpack
 
 import numpy as np
 
-from dodona.bounds.outlook import Outcome, Outlook, Outlooks
+from dodona.bounds import Outcome, Outlook, Outlooks
 from dodona.concepts.concept import Agreement, Learnable
 from dodona.concepts.conjunctions import Conjunctions
 from dodona.concepts.grid import Grid
@@ -42,8 +42,7 @@ from dodona.query.plan import compile_query
 from dodona.query.schema import Flag, Schema
 from dodona.query.statistic import Value
 from dodona.release.registry import Case, Release, Setting, registered, whole_cost
-from dodona.synopses.cells import Cells, DenseWeights
-from dodona.synopses.grids import Floats
+from dodona.synopses.cells import Cells, DenseWeights, Floats
 from dodona.synopses.reading import Reading, answered
 
 CERTAIN = 0.95

@@ -1,27 +1,37 @@
-"""The application: every route, one way to fail, one set of headers."""
+"""The application (every route, one way to fail, one set of headers), and how it is started.
+
+Starting checks everything that can be checked before the first request, then hands over to uvicorn.
+"""
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import gc
 import importlib
+import signal
 import sys
-from collections.abc import AsyncIterator
-from typing import Any
+from collections.abc import AsyncIterator, Callable
+from functools import lru_cache
+from typing import Any, cast
 
+import h11
 from fastapi import FastAPI
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from dodona import __version__
-from dodona.errors import DodonaError
+from dodona.errors import DodonaError, Refused
+from dodona.privacy.ledger.places import is_address
 from dodona.server import shapes, surveys
 from dodona.server.guard import Guard
+from dodona.server.keys import KeyStore
 from dodona.server.problems import Problem, fault, not_found, problem_of
-from dodona.server.routes import catalogue, questions, releases
-from dodona.server.routes.catalogue import json_response
+from dodona.server.routes import json_response, key_routes, page_routes, questions, releases
+from dodona.server.routes import router as dataset_routes
 from dodona.server.service import Service, require
 from dodona.server.settings import Settings
 from dodona.server.surveys.store import SurveyStore
@@ -66,11 +76,11 @@ def make_app(settings: Settings) -> Guard:
         redirect_slashes=False,
     )
     app.state.service = service
-    known = catalogue.router, questions.router, releases.synopsis_routes, releases.router, catalogue.key_routes
+    known = dataset_routes, questions.router, releases.synopsis_routes, releases.router, key_routes
     for routes in known:
         app.include_router(routes)
     app.include_router(surveys.router(SurveyStore(settings.survey_file)))
-    app.include_router(catalogue.page_routes())
+    app.include_router(page_routes())
     _add_operations(app, service)
     app.openapi = lambda: shapes.description(app)  # type: ignore[method-assign]
     for kind in (Problem, DodonaError, HTTPException, RequestValidationError, Exception):
@@ -108,3 +118,168 @@ def _framework(error: Any) -> Problem:
     if error.status_code == 405:
         return Problem(405, "no-method", "that method has no meaning here.", headers=dict(error.headers or {}))
     return not_found() if error.status_code == 404 else fault()
+
+
+# The edge: how long a request may take to arrive, and how many connections one address may hold.
+#
+# uvicorn limits the size of a request's headers and the time between two requests. It does not limit the time a request
+# takes to arrive, so a peer that sends half of one and waits keeps its connection, and counts against everyone.
+
+
+HEADERS = 10.0
+"""Seconds from a connection, or from the first byte of its next request, to the end of the headers."""
+BODY = 30.0
+"""Seconds from there to the end of the body; what reads bodies is stricter (``requests``), and says so."""
+READING = 120.0
+"""Seconds in which a peer must take what it was sent, once its own buffers are full."""
+MOST = 900
+"""Connections, above which the one that has been idle or half-sent for longest makes room for the next."""
+
+
+class Edge(H11Protocol):
+    """One connection. Whoever breaks a limit is hung up on: nothing was asked yet, or nobody listens."""
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Takes a connection; hangs up on one beyond the limits of its address, or of the house."""
+        super().connection_made(transport)
+        self._awaited: Any = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._reader: asyncio.TimerHandle | None = None
+        self._since, self._address = self.loop.time(), self.client and self.client[0]
+        self._watch()
+        others = cast("set[Edge]", self.connections)
+        if sum(other._address == self._address for other in others) > _most_of_one_address():
+            self._hang_up()
+        elif len(others) > MOST:
+            idle = [other for other in others if other.cycle is None or other.cycle.response_complete]
+            min(idle, key=lambda other: other._since)._hang_up()  # at least this one is
+
+    def data_received(self, data: bytes) -> None:
+        """Reads on, and looks again at how long this peer may still take."""
+        super().data_received(data)
+        self._watch()
+
+    def on_response_complete(self) -> None:
+        """From here on the connection is idle."""
+        super().on_response_complete()
+        self._since = self.loop.time()
+        self._watch()
+
+    def pause_writing(self) -> None:
+        """The peer's buffers are full: it must take what it was sent within ``READING`` seconds."""
+        super().pause_writing()
+        self._reader = self.loop.call_later(READING, self.transport.abort)
+
+    def resume_writing(self) -> None:
+        """The peer took what it was sent in time."""
+        super().resume_writing()
+        _stop(self._reader)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Nothing is waited for any more."""
+        super().connection_lost(exc)
+        _stop(self._timer)
+        _stop(self._reader)
+
+    def _hang_up(self) -> None:
+        self.connections.discard(self)  # now: many may come before the loop gets to know of the end of this one
+        self.transport.abort()
+
+    def _watch(self) -> None:
+        """One timer for each part of a request that the peer owes; bytes that come meanwhile do not extend it."""
+        state = self.conn.their_state
+        between = state is h11.IDLE and self.timeout_keep_alive_task is not None
+        awaited = state if state in (h11.IDLE, h11.SEND_BODY) and not between else None
+        if awaited is not self._awaited:
+            self._awaited = awaited
+            _stop(self._timer)
+            if awaited is not None:
+                seconds = HEADERS if awaited is h11.IDLE else BODY
+                self._timer = self.loop.call_later(seconds, self.transport.abort)
+
+
+def _stop(timer: asyncio.TimerHandle | None) -> None:
+    if timer is not None:
+        timer.cancel()
+
+
+@lru_cache(maxsize=1)
+def _most_of_one_address() -> int:
+    return Settings.from_environment().connections
+
+
+GRACE = 30
+"""Seconds that questions at work get when the server is told to stop."""
+
+
+def first_key(settings: Settings) -> str | None:
+    """A curator's token, where the key store has none for a curator yet; it is shown this once."""
+    store = KeyStore(settings.key_file)
+    try:
+        return None if store.has_curator() else store.add("curator", role="curator")[1]
+    finally:
+        store.close()
+
+
+def kept_here(settings: Settings) -> str:
+    """What a ledger in PostgreSQL does not share with servers on other machines, and the files that hold it."""
+    return (
+        f"the ledger is in PostgreSQL; keys live in {settings.key_file} and surveys in {settings.survey_file}, on this "
+        "machine only: servers on other machines do not know them, nor their revocations."
+    )
+
+
+def serve(settings: Settings, say: Callable[[str], None]) -> None:
+    """Serve until told to stop."""
+    try:
+        import uvicorn
+    except ImportError:
+        raise Refused("the server needs its extra: pip install 'dodona[server]'.") from None
+    from dodona.server.datasets import Datasets
+
+    datasets = Datasets(settings, say)  # refuses now, not in a worker's log; makes ledgers now, and says so
+    names = ", ".join(dataset.name for dataset in datasets)
+    shared = any(is_address(settings.ledger or dataset.config.ledger) for dataset in datasets)
+    datasets.close()
+    token = first_key(settings)
+    say(f"dodona: serving {names} at {settings.url}")
+    if token is not None:
+        say(f"curator key (shown once): {token}")
+    if shared:
+        say(kept_here(settings))
+    settings.to_environment()
+    # uvicorn finishes what is at work, then raises the signal again for whoever was there before: us.
+    signal.signal(signal.SIGTERM, _end)
+    _raise_open_files()
+    uvicorn.run(
+        "dodona.server.app:from_environment",
+        factory=True,
+        ws="none",
+        http="dodona.server.app:Edge",  # which limits time and connections; sizes are limited below
+        host=settings.host,
+        port=settings.port,
+        workers=settings.workers,
+        ssl_certfile=settings.tls_cert,
+        ssl_keyfile=settings.tls_key,
+        access_log=False,  # its lines would hold addresses as sent; ours are in the audit log
+        log_level="warning",
+        server_header=False,
+        proxy_headers=False,
+        timeout_keep_alive=30,
+        timeout_graceful_shutdown=GRACE,
+        h11_max_incomplete_event_size=65_536,
+        limit_concurrency=1000,
+    )
+
+
+def _raise_open_files() -> None:
+    """As many connections as the machine allows us: those that wait for TLS are counted by nobody else."""
+    with contextlib.suppress(ImportError, OSError, ValueError):
+        import resource
+
+        _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+
+
+def _end(*_: object) -> None:
+    sys.exit(0)

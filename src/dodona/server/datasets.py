@@ -31,8 +31,7 @@ from dodona.query.select import Scope as Names
 from dodona.query.select import Select, Source, read_from, read_source
 from dodona.server.keys import Key
 from dodona.server.problems import not_found
-from dodona.server.settings import Pacer, Settings
-from dodona.server.sources import Heads, Served, read_sources
+from dodona.server.settings import Heads, Pacer, Served, Settings, read_sources
 
 FRESH = 0.1
 """Seconds after which what was read is to be read again."""

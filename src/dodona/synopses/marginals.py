@@ -1,6 +1,6 @@
 """All marginals of at most ``width`` sides, published as their residuals: unbiased, consistent, with exact error.
 
-A residual r_B is what the marginal over B says that no smaller one does (``synopses/grids.py``). Its noise has variance
+A residual r_B is what the marginal over B says that no smaller one does (``synopses/cells.py``). Its noise has variance
 ``variances[B]`` in every coordinate, independent of the others, so the variance of any answer is exact:
 for f over the sides of S with coefficients f_B, Var = sum_B variance_B |f_B|^2 / prod_{i in S - B} k_i.
 """
@@ -20,8 +20,7 @@ from dodona.oracles.synopsis import Arrays, Body
 from dodona.query.plan import Plan
 from dodona.query.schema import Schema
 from dodona.query.statistic import Query
-from dodona.synopses.cells import drawn
-from dodona.synopses.grids import Basis, Codes, Floats, decoded, grid_from, grid_settings
+from dodona.synopses.cells import Basis, Codes, Floats, decoded, drawn, grid_from, grid_settings
 from dodona.synopses.noise import sum_margin
 from dodona.synopses.products import Target, fitted
 from dodona.synopses.reading import Reading, answered, too_wide
@@ -29,7 +28,7 @@ from dodona.synopses.weighted import Piece
 
 # The log-linear model of noisy marginals: of all distributions over a grid, the one nearest to independence that fits.
 #
-# Each measured residual (``synopses/grids.py``) has an estimate y_B and a variance v_B. The model is p = prior *
+# Each measured residual (``synopses/cells.py``) has an estimate y_B and a variance v_B. The model is p = prior *
 # exp(sum theta_B phi_B), with the theta that minimises
 #
 #     ln Z(theta) - <theta, y> + (lambda / 2) sum_B v_B |theta_B|^2,

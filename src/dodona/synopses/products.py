@@ -19,7 +19,7 @@ from dodona.oracles.synopsis import Arrays, Body
 from dodona.query.plan import Plan
 from dodona.query.schema import Schema
 from dodona.query.statistic import Query
-from dodona.synopses.grids import Codes, Floats, decoded, grid_from, grid_settings
+from dodona.synopses.cells import Codes, Floats, decoded, grid_from, grid_settings
 from dodona.synopses.noise import sum_width
 from dodona.synopses.reading import Reading, answered, largest, too_wide
 

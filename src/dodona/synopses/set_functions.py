@@ -33,7 +33,7 @@ from dodona.query.expr import Call, Column, Expr, Literal, columns_of, expr_from
 from dodona.query.plan import Plan
 from dodona.query.schema import Schema
 from dodona.query.statistic import Query, Stack, Value
-from dodona.synopses.grids import Floats
+from dodona.synopses.cells import Floats
 from dodona.synopses.noise import sum_width
 
 Piece = tuple[Members, Members]

@@ -10,8 +10,8 @@ from fractions import Fraction
 from itertools import combinations
 from typing import Any
 
+from dodona.engines.units import order
 from dodona.query.compiler import Compiler
-from dodona.query.order import order
 from dodona.query.program import FATE, Block, Builder, Program, Step
 from dodona.query.schema import Schema, Text
 from dodona.query.terms import observe, text_of

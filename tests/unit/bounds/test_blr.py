@@ -4,8 +4,7 @@ import math
 
 import pytest
 
-from dodona.bounds import releases
-from dodona.bounds.outlook import Outcome
+from dodona.bounds import Outcome, releases
 from dodona.errors import BadEffort
 from dodona.release.intervals import useful
 

@@ -8,7 +8,7 @@ import math
 import numpy as np
 import pytest
 
-from dodona.bounds.outlook import Outcome
+from dodona.bounds import Outcome
 from dodona.bounds.releases import (
     conjunction_barrier,
     parity_error,

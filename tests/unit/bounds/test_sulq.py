@@ -6,11 +6,10 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from dodona.bounds import sulq
-from dodona.bounds.outlook import Outcome, Outlook
+from dodona.bounds import Outcome, Outlook, sulq
 from dodona.errors import BadEffort
 from dodona.privacy.budget import Cost
-from dodona.privacy.conversion import sulq_epsilon_of
+from dodona.privacy.numbers import sulq_epsilon_of
 
 
 def test_a_verdict_is_frozen_and_readable():

@@ -11,7 +11,7 @@ from dodona.oracles.collected import Collected
 from dodona.query.schema import Category, Flag, Integer, Schema
 from dodona.query.select import parse_select
 from dodona.query.statistic import Stack, Value, as_expr
-from dodona.synopses.file import load
+from dodona.synopses import load
 from dodona.testing.oracles import SeededBits
 
 SCHEMA = Schema({"a": Flag(missing=False), "b": Flag(missing=False), "n": Integer(0, 9), "c": Category("x", "y", "z")})

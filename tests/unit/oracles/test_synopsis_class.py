@@ -23,10 +23,9 @@ from dodona.privacy.budget import Budget
 from dodona.query.plan import compile_query
 from dodona.query.schema import Flag, Integer, Real, Schema
 from dodona.query.statistic import Stack, as_expr, as_query
-from dodona.release._ranges.factor import CIRCLE, TOEPLITZ, Factorisation
-from dodona.release._ranges.tree import Shape, consistent, shape_noise
+from dodona.release._ranges import CIRCLE, TOEPLITZ, Factorisation, Shape, consistent, shape_noise
+from dodona.synopses import load
 from dodona.synopses.boxes import Boxes
-from dodona.synopses.file import load
 from dodona.synopses.halfspaces import Scaled
 from dodona.synopses.noise import TreeNoise
 from dodona.synopses.ranges import Axis, Ranges

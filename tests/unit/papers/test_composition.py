@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from dodona.mechanisms import DiscreteGaussian, DiscreteLaplace
-from dodona.papers.composition import claimed_epsilon, compared, pld_epsilon
+from dodona.papers.checks import claimed_epsilon, compared, pld_epsilon
 
 pytest.importorskip("dp_accounting", reason="dp-accounting is a test dependency")
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from dodona.papers.distributional import half_replaced, parity_gap, parseval_bound
+from dodona.papers.checks import half_replaced, parity_gap, parseval_bound
 
 
 @pytest.mark.parametrize(("rows", "bits"), [(16, 8), (64, 10), (256, 12), (1024, 14)])

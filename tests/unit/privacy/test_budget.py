@@ -12,7 +12,7 @@ import pytest
 
 from dodona.errors import BadEffort, Unsupported
 from dodona.privacy import FREE, UNITS, Budget, Cost
-from dodona.privacy.conversion import rho_of, sulq_rho_of
+from dodona.privacy.numbers import rho_of, sulq_rho_of
 
 BUDGETS = [
     Budget(epsilon=1),

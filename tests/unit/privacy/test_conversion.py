@@ -7,7 +7,7 @@ from fractions import Fraction
 import mpmath
 import pytest
 
-from dodona.privacy.conversion import delta_of, epsilon_of, rho_of, sulq_epsilon_of, sulq_rho_of
+from dodona.privacy.numbers import delta_of, epsilon_of, rho_of, sulq_epsilon_of, sulq_rho_of
 
 RHOS = [Fraction(1, 10**9), Fraction(1, 1000), Fraction(1, 20), Fraction(1, 2), Fraction(7), Fraction(300)]
 EPSILONS = [Fraction(1, 10**6), Fraction(1, 100), Fraction(1), Fraction(10), Fraction(1000)]

@@ -19,11 +19,11 @@ import dodona as dd
 from dodona.errors import BadEffort, BudgetSpent, LedgerCorrupt, LedgerError, Refused, Unsupported
 from dodona.privacy import UNITS, Budget, Cost, SqliteLedger
 from dodona.privacy.budget import KEY_UNITS
-from dodona.privacy.conversion import rho_of
 from dodona.privacy.ledger import KEYS, PURE, Genesis
 from dodona.privacy.ledger.places import existing_ledger
 from dodona.privacy.ledger.postgres import PostgresLedger
 from dodona.privacy.ledger.rules import ChainLedger
+from dodona.privacy.numbers import rho_of
 from tests.support.postgres import PostgresServer
 
 PROMISE = Budget(epsilon=1, delta=1e-6, keys=1e-7)

@@ -16,11 +16,11 @@ import pytest
 
 from dodona.errors import LedgerCorrupt, LedgerError, LedgerUnavailable
 from dodona.privacy import FREE, UNITS, Budget, Cost, Receipt, SqliteLedger
-from dodona.privacy.conversion import rho_of
 from dodona.privacy.ledger import groups as scopes
 from dodona.privacy.ledger import sqlite as sqlite_session
 from dodona.privacy.ledger.places import existing_ledger, ledger_exists, shown
 from dodona.privacy.ledger.sqlite_file import SCHEMA, SideLock, connect
+from dodona.privacy.numbers import rho_of
 
 BUDGET = Budget(epsilon=1)
 HALF = Fraction(1, 2)

@@ -9,7 +9,7 @@ from dodona.oracles.exact import Exact
 from dodona.privacy.budget import Budget
 from dodona.query.schema import Integer, Real, Schema
 from dodona.release.boxes import box_sums, boxes, random_boxes, shared_out
-from dodona.synopses.file import load
+from dodona.synopses import load
 from dodona.testing.oracles import seeded_curator
 
 SCHEMA = Schema({"x": Integer(0, 40, missing=0), "y": Integer(0, 9, missing=0), "z": Real(0, 1, missing=0)})

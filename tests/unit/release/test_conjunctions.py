@@ -16,8 +16,8 @@ from dodona.oracles.exact import Exact
 from dodona.privacy.budget import Budget
 from dodona.query.schema import Category, Flag, Real, Schema
 from dodona.query.statistic import Gate, Stack, Value
+from dodona.release import _conjunctions as direct
 from dodona.release import conjunctions, load, plan_conjunctions
-from dodona.release._conjunctions import direct
 from dodona.release.conjunctions import METHODS
 from dodona.testing.oracles import conformance_table, seeded_curator
 

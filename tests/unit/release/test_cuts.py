@@ -12,7 +12,7 @@ from dodona.oracles.exact import Exact
 from dodona.privacy.budget import Budget
 from dodona.release import cuts
 from dodona.release.cuts import Noisy, posterior_means, shrunk
-from dodona.synopses.file import load
+from dodona.synopses import load
 from dodona.testing.oracles import conformance_table, seeded_curator
 
 PAIRS = [(0, 1), (1, 2), (2, 3), (3, 0), (0, 2)]

@@ -11,7 +11,7 @@ from dodona.privacy.budget import Budget
 from dodona.query.schema import Flag, Real, Schema
 from dodona.release._mixture import base_plan, distances_query, measurable, own_spreads
 from dodona.release.halfspaces import direction_net, directions, halfspace_nets, halfspaces, likeliest
-from dodona.synopses.file import load
+from dodona.synopses import load
 from dodona.synopses.halfspaces import Mixture, Scaled, kernel, raised
 from dodona.testing.oracles import seeded_curator
 

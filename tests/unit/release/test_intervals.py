@@ -15,11 +15,10 @@ from dodona.oracles.local import Local
 from dodona.privacy.budget import Budget
 from dodona.query.schema import Flag, Integer, Real, Schema
 from dodona.query.vectors import ROOT_BITS, range_coefficients, root_coefficients
+from dodona.release._ranges import CIRCLE, TOEPLITZ, Shape, consistent, rising, second_root
 from dodona.release._ranges.descent import ByRoots, ByTree, Found, Sketch, at_most, best_counting, sketched
-from dodona.release._ranges.factor import CIRCLE, TOEPLITZ, second_root
-from dodona.release._ranges.tree import Shape, consistent, rising
 from dodona.release.intervals import METHODS, intervals
-from dodona.synopses.file import load
+from dodona.synopses import load
 from dodona.synopses.ranges import Axis
 from dodona.testing.oracles import seeded_curator
 

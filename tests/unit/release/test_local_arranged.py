@@ -18,7 +18,7 @@ from dodona.privacy.budget import Budget
 from dodona.query.expr import Column
 from dodona.query.schema import Category, Flag, Integer, Schema
 from dodona.query.statistic import Stack, Value
-from dodona.synopses.file import load
+from dodona.synopses import load
 from dodona.testing.oracles import SeededBits, seeded_curator
 
 NAMES = tuple(f"b{i}" for i in range(6))

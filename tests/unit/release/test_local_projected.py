@@ -17,7 +17,7 @@ from dodona.oracles.local import Local
 from dodona.query.schema import Flag, Integer, Schema
 from dodona.query.statistic import Stack, Value, as_expr
 from dodona.release.arrangement import least_dimension
-from dodona.synopses.file import load
+from dodona.synopses import load
 from dodona.testing.oracles import SeededBits
 
 K, ROWS = 128, 20_000

@@ -14,8 +14,8 @@ from dodona.oracles.effort import Effort
 from dodona.oracles.exact import Exact
 from dodona.privacy.budget import Budget
 from dodona.query.schema import Flag, Schema
+from dodona.release import _conjunctions as direct
 from dodona.release import conjunctions, plan_conjunctions
-from dodona.release._conjunctions import direct
 from dodona.release._conjunctions.adaptive import LEFT, PART, Pilot, look, with_pilot
 from dodona.testing.oracles import seeded_curator
 

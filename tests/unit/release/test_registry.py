@@ -11,7 +11,7 @@ import pytest
 
 import dodona as dd
 from dodona import release
-from dodona.bounds.outlook import Outcome, Outlook, Outlooks
+from dodona.bounds import Outcome, Outlook, Outlooks
 from dodona.errors import BadQuery
 from dodona.oracles.synopsis import KINDS
 from dodona.release.registry import (
@@ -23,7 +23,7 @@ from dodona.release.registry import (
     registered,
     registered_releases,
 )
-from dodona.synopses.file import load
+from dodona.synopses import load
 from dodona.testing import seeded_curator
 
 EVERY = [(found, case) for found in registered_releases().values() for case in found.cases()]

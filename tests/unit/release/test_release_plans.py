@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from dodona import release
-from dodona.bounds.outlook import Outcome
+from dodona.bounds import Outcome
 from dodona.concepts.concept import Finite
 from dodona.concepts.conjunctions import Conjunctions
 from dodona.concepts.set_functions import Disjunctions

@@ -14,7 +14,7 @@ from dodona.oracles.exact import Exact
 from dodona.privacy.budget import Budget
 from dodona.query.schema import Category, Flag, Integer, Real, Schema
 from dodona.release.small_database import Domain, listing, small_database
-from dodona.synopses.file import load
+from dodona.synopses import load
 from dodona.testing.oracles import seeded_curator
 
 SCHEMA = Schema({"a": Flag(), "k": Category("x", "y", "z"), "v": Integer(0, 3)})

@@ -18,7 +18,7 @@ from dodona.privacy.budget import Budget
 from dodona.query.expr import Call, Column, Literal
 from dodona.query.schema import Category, Flag, Integer, Real, Schema
 from dodona.release import conjunctions, submodular
-from dodona.synopses.file import load
+from dodona.synopses import load
 from dodona.synopses.set_functions import Tree
 from dodona.testing.oracles import seeded_curator
 

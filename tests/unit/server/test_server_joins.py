@@ -15,8 +15,7 @@ from dodona.errors import BadQuery, Refused
 from dodona.server.datasets import Datasets
 from dodona.server.keys import Key
 from dodona.server.problems import Problem
-from dodona.server.settings import Settings
-from dodona.server.sources import read_sources
+from dodona.server.settings import Settings, read_sources
 from tests.support.servers import add_key, in_thread
 
 SURVEY = """

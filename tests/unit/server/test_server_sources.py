@@ -12,8 +12,7 @@ from dodona.config import Config
 from dodona.errors import LedgerCorrupt, LedgerMissing, LedgerUnavailable, Refused
 from dodona.server.datasets import Datasets
 from dodona.server.keys import KeyStore
-from dodona.server.settings import Settings
-from dodona.server.sources import Heads
+from dodona.server.settings import Heads, Settings
 from dodona.server.surveys.store import SurveyStore
 from tests.support.commands import make_ledger
 

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from dodona.server.run import serve
+from dodona.server.app import serve
 from dodona.server.settings import Settings
 
 

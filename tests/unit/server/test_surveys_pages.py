@@ -6,7 +6,7 @@ from fractions import Fraction
 import pytest
 
 from dodona.mechanisms.fixed import exp_bracket
-from dodona.server.routes.catalogue import assets
+from dodona.server.routes import assets
 
 FILES = assets()
 TYPES = {"css": "text/css; charset=utf-8", "js": "text/javascript; charset=utf-8", "svg": "image/svg+xml"}

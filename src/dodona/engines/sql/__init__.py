@@ -33,9 +33,8 @@ from dodona.engines.memory.columns import require_physical
 from dodona.engines.sql.compile import Compiled, Statement
 from dodona.engines.sql.dialect import Dialect, Physical
 from dodona.engines.sql.windows import Bounded, bounded_relation, deepest, dropped_rows, persons_relation
-from dodona.engines.units import require_unit
+from dodona.engines.units import order, require_unit
 from dodona.errors import BadTable
-from dodona.query.order import order
 from dodona.query.program import Block, Program, Step
 from dodona.query.schema import Schema, Text
 from dodona.query.unit import Unit

@@ -13,9 +13,9 @@ from typing import NamedTuple
 
 from dodona.engines.sql.compile import Compiled
 from dodona.engines.sql.dialect import Dialect
+from dodona.engines.units import order
 from dodona.query.columns import LARGEST_INTEGER
 from dodona.query.compiler import Compiler
-from dodona.query.order import order
 from dodona.query.persons import Measure, Persons
 from dodona.query.program import Block, Builder, Program, fate_of
 from dodona.query.schema import Schema, Text

@@ -25,7 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from dodona.bounds.outlook import Outlook, Part
+from dodona.bounds import Outlook, Part
 from dodona.errors import BadQuery
 from dodona.learn._learner import Recorded, Task
 from dodona.learn._supervised import Floats, ProbabilityClassifier, by_class, foreseen, noise_of

@@ -27,11 +27,10 @@ from dodona.privacy.ledger import Entry, Genesis
 from dodona.privacy.ledger import postgres_store as store
 from dodona.privacy.ledger import store as rows
 from dodona.privacy.ledger.places import missing, shown
-from dodona.privacy.ledger.replay import upgrade
+from dodona.privacy.ledger.replay import Tip, upgrade
 from dodona.privacy.ledger.rules import ChainLedger, checked, now
 from dodona.privacy.ledger.store import NOT_A_LEDGER
 from dodona.privacy.ledger.sums import Sums
-from dodona.privacy.ledger.tip import Tip
 
 _BEGIN = "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE"
 _FIRST = "; ".join(

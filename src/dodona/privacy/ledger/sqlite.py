@@ -19,11 +19,10 @@ from dodona.privacy.budget import Budget
 from dodona.privacy.ledger import Entry, Genesis, sqlite_file
 from dodona.privacy.ledger import store as rows
 from dodona.privacy.ledger.places import LOST, keep_private, links_to, make_private, missing, record_of
-from dodona.privacy.ledger.replay import upgrade
+from dodona.privacy.ledger.replay import Tip, upgrade
 from dodona.privacy.ledger.rules import ChainLedger, checked, now
 from dodona.privacy.ledger.sqlite_file import LOCKED, SideLock, fault
 from dodona.privacy.ledger.sums import Sums
-from dodona.privacy.ledger.tip import Tip
 
 CLOSED = "The ledger must be open. This one was closed; open it again."
 FORKED = "A ledger in memory belongs to the process that made it. Give it a path to share it with forked processes."

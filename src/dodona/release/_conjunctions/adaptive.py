@@ -24,8 +24,8 @@ from dodona.oracles.answer import Bill
 from dodona.oracles.effort import Effort
 from dodona.oracles.oracle import Oracle
 from dodona.query.statistic import Stack, Value
-from dodona.release._conjunctions.direct import MEAN_OF_NORMAL, Direct, Gathered, Part, gather, singles_of
-from dodona.synopses.grids import Floats
+from dodona.release._conjunctions import MEAN_OF_NORMAL, Direct, Gathered, Part, gather, singles_of
+from dodona.synopses.cells import Floats
 from dodona.synopses.marginals import LogLinear
 from dodona.synopses.products import COMPONENTS, Products, Target
 

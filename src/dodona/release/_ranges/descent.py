@@ -30,10 +30,12 @@ from dodona.oracles.effort import Effort
 from dodona.oracles.oracle import Oracle
 from dodona.query.statistic import Partition, Query
 from dodona.query.vectors import MOST_ROOTS
-from dodona.release._ranges.factor import CIRCLE, TOEPLITZ, Factorisation
-from dodona.release._ranges.tree import (
+from dodona.release._ranges import (
+    CIRCLE,
     ONE,
+    TOEPLITZ,
     Curve,
+    Factorisation,
     Offer,
     Shape,
     level_variances,
@@ -118,7 +120,7 @@ class ByTree(Way):
 
 @dataclass(frozen=True)
 class ByRoots(Way):
-    """By a factorisation (``release/_ranges/factor.py``)."""
+    """By a factorisation (``release/_ranges/__init__.py``)."""
 
     kind: Factorisation
 

@@ -22,7 +22,7 @@ from fastapi import APIRouter
 from starlette.requests import Request as HttpRequest
 from starlette.responses import FileResponse, Response
 
-from dodona.bounds.outlook import Outlook
+from dodona.bounds import Outlook
 from dodona.errors import BadQuery, DodonaError, Refused
 from dodona.oracles.effort import Effort
 from dodona.oracles.finishing import finish
@@ -37,11 +37,11 @@ from dodona.server.datasets import Dataset
 from dodona.server.keys import Key
 from dodona.server.problems import not_found
 from dodona.server.requests import FreeBody, ReleaseBody, read_body
-from dodona.server.routes.catalogue import json_response
+from dodona.server.routes import json_response
 from dodona.server.routes.questions import request_of, table
 from dodona.server.service import Service, require
 from dodona.server.shapes import asks, problems, reads
-from dodona.synopses.file import load
+from dodona.synopses import load
 
 SUFFIX = ".synopsis"
 _FAULTS = (TypeError, ValueError, KeyError, IndexError, AttributeError)

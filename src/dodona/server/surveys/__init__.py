@@ -22,7 +22,7 @@ from dodona.local.client import unpacked
 from dodona.oracles.collected import Collected
 from dodona.server.problems import Problem, not_found
 from dodona.server.requests import Amount, Strict, read_body
-from dodona.server.routes.catalogue import json_response
+from dodona.server.routes import json_response
 from dodona.server.service import Buckets, require
 from dodona.server.shapes import asks, problems, reads
 from dodona.server.surveys.store import AlreadyCounted, NoSuchSurvey, SurveyStore, UnknownToken

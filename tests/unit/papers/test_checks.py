@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from dodona.errors import BadQuery
-from dodona.papers.distributional import differential, distributional, geometric_table, mirrored_mod, separation
+from dodona.papers.checks import differential, distributional, geometric_table, mirrored_mod, separation
 
 BITS = (0.0, 0.0, 0.0, 0.0, 1.0, 1.0, 1.0, 1.0)
 
