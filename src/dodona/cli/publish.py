@@ -167,6 +167,6 @@ def _writer(place: Path) -> Any:
 
 
 def _load(published: Path) -> Synopsis:
-    from dodona.synopses.file import load
+    from dodona.synopses import load
 
     return load(published)
