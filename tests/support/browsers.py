@@ -50,6 +50,7 @@ class Tab:
 
     def __init__(self, browser: Any, **settings: Any) -> None:
         self.context = browser.new_context(**{"viewport": {"width": 1280, "height": 900}, **settings})
+        self.context.set_default_timeout(120_000)  # a busy machine is no fault of the page
         self.page = self.context.new_page()
         self.faults: list[str] = []
         self.requests: list[Any] = []

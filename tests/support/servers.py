@@ -127,15 +127,26 @@ def _quick_server(config: Any) -> Any:
 
 
 class Process:
-    """A server process of its own: ``dodona serve``. ``out``: what it printed so far."""
+    """A server process of its own: ``dodona serve``. ``out``: what it printed so far.
+
+    ``patience``: seconds that headers may take, instead of the usual ten.
+    """
 
     def __init__(
-        self, folder: Path, surveys: Sequence[Path], *options: str, port: int | None = None, ledger: str | None = None
+        self,
+        folder: Path,
+        surveys: Sequence[Path],
+        *options: str,
+        port: int | None = None,
+        ledger: str | None = None,
+        patience: float | None = None,
     ) -> None:
         self.port = port or free_port()
         self.url = f"http://127.0.0.1:{self.port}"
         self._out = (folder / f"out.{self.port}").open("w+")
-        command = [sys.executable, "-m", "dodona.cli", "serve", *map(str, surveys), "--port", str(self.port)]
+        patient = f"from dodona import cli; from dodona.server import run; run.HEADERS = {patience}; cli.main()"
+        program = ["-m", "dodona.cli"] if patience is None else ["-c", patient]
+        command = [sys.executable, *program, "serve", *map(str, surveys), "--port", str(self.port)]
         command += ["--keys", str(folder / "dodona.keys"), "--audit", str(folder / "audit.log"), *options]
         # A session of its own, so that a kill reaches the workers and nobody else.
         env = {**os.environ, **({} if ledger is None else {"DODONA_LEDGER": ledger})}

@@ -12,6 +12,7 @@ import random
 import select
 import signal
 import sys
+import threading
 import time
 from collections.abc import Callable
 from typing import Any
@@ -106,16 +107,32 @@ def storm(url: str, kills: int, workers: int, cap: int) -> dict[str, Any]:
 
 
 def outage(url: str, workers: int, cap: int) -> dict[str, Any]:
-    """Charges go on while another process kills and restarts the server; it says when to stop."""
+    """Charges go on while another process kills and restarts the server.
+
+    It writes "ack" or "unavailable" and is answered once a child has said so again, or "stop".
+    """
     stop = mmap.mmap(-1, 1)  # shared with the children
     children = [spawn(busy(url, cap, stop)) for _ in range(workers)]
-    print("started", flush=True)
-    sys.stdin.readline()
+    said: list[Any] = []
+    codes: list[int] = []
+
+    def hear(child: tuple[int, int]) -> None:
+        with os.fdopen(child[1]) as pipe:
+            said.extend(json.loads(line) for line in pipe if line.endswith("\n"))
+        codes.append(os.waitstatus_to_exitcode(os.waitpid(child[0], 0)[1]))
+
+    ears = [threading.Thread(target=hear, args=(child,)) for child in children]
+    for ear in ears:
+        ear.start()
+    for wanted in iter(lambda: sys.stdin.readline().strip(), "stop"):
+        before, end = len(said), time.monotonic() + 120
+        while not any(line[0] == wanted for line in said[before:]) and time.monotonic() < end:
+            time.sleep(0.005)
+        print(wanted if time.monotonic() < end else "nothing", flush=True)
     stop[0] = 1
-    results = [reap(child) for child in children]
-    said = [line for lines, _ in results for line in lines]
-    outages = said.count(["unavailable"])
-    return audit(url, cap, said) | {"unavailable": outages, "codes": sorted({code for _, code in results})}
+    for ear in ears:
+        ear.join()
+    return audit(url, cap, said) | {"unavailable": said.count(["unavailable"]), "codes": sorted(set(codes))}
 
 
 def forked(url: str) -> dict[str, Any]:

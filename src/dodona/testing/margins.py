@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cache
 from importlib import import_module
 from itertools import combinations, product
 from typing import Any
@@ -81,17 +82,21 @@ AXES: dict[str, tuple[Any, ...]] = {
 
 def worlds(fixed: Mapping[str, Any] | None = None) -> list[World]:
     """Few worlds in which every two levels of two axes meet; ``fixed``: axes that a case cannot vary."""
-    levels = {name: (fixed[name],) if fixed and name in fixed else values for name, values in AXES.items()}
-    names = list(levels)
-    listed = [dict(zip(names, chosen, strict=True)) for chosen in product(*levels.values())]
-    wanted = {(a, x, b, y) for a, b in combinations(names, 2) for x in map(str, levels[a]) for y in map(str, levels[b])}
+    return list(_worlds(tuple(sorted((fixed or {}).items()))))
+
+
+@cache
+def _worlds(fixed: tuple[tuple[str, Any], ...]) -> tuple[World, ...]:
+    levels = {name: (dict(fixed)[name],) if name in dict(fixed) else values for name, values in AXES.items()}
+    listed = [dict(zip(levels, chosen, strict=True)) for chosen in product(*levels.values())]
+    pairs = [{(a, str(w[a]), b, str(w[b])) for a, b in combinations(levels, 2)} for w in listed]
+    wanted = set().union(*pairs)
     found: list[World] = []
     while wanted:
-        met = [{(a, str(w[a]), b, str(w[b])) for a, b in combinations(names, 2)} & wanted for w in listed]
-        best = max(range(len(listed)), key=lambda i: len(met[i]))
+        best = max(range(len(listed)), key=lambda i: len(pairs[i] & wanted))
         found.append(World(**listed[best]))
-        wanted -= met[best]
-    return found
+        wanted -= pairs[best]
+    return tuple(found)
 
 
 @dataclass(frozen=True)

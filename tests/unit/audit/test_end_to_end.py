@@ -235,13 +235,13 @@ def test_a_base_install_names_the_extra_that_a_line_needs(monkeypatch):
     """All other lines are still audited, and the exit code is not that of a whole audit."""
     monkeypatch.setitem(sys.modules, "scipy", None)
     monkeypatch.setitem(sys.modules, "scipy.optimize", None)
-    lines = [check for check in every_check() if check.name.startswith(("release.conjunctions, its", "release.boxes"))]
+    lines = [check for check in every_check() if check.name.startswith(("release.conjunctions, its", "release.cuts"))]
     monkeypatch.setattr("dodona.audit.suite.every_check", lambda slow=False: lines)  # noqa: ARG005
     result = RUNNER.invoke(app, ["audit"])
     assert result.exit_code == 2, result.output
     assert "not audited: release.conjunctions" in result.output
     assert "pip install 'dodona[learn]'" in result.output
-    assert "release.boxes" in result.stdout
+    assert "release.cuts" in result.stdout
     told = json.loads(RUNNER.invoke(app, ["audit", "--json"]).stdout)
     assert told["left_out"] == {lines[0].name: "scipy"}
     assert told["checks"]
