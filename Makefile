@@ -10,7 +10,7 @@ PYTEST = $(IN_MEMORY) $(BIN)/python -m pytest
 # Hundreds of processes start while testing; none need compile everything anew.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: setup system demo test quick test-all test-lowest lint docs wheel-test gallery bench bench-quick clean
+.PHONY: setup system demo test test-again quick test-all test-lowest lint docs wheel-test gallery bench bench-quick clean
 
 setup: $(VENV)/.installed
 
@@ -41,7 +41,11 @@ demo: $(VENV)/.small
 	$(BIN)/python -m dodona.cli.demo
 
 test: setup
-	$(PYTEST) -m "not slow" -n $(WORKERS) --durations=25 tests
+	DODONA_SAME_EXAMPLES=1 $(PYTEST) -m "not slow" -n $(WORKERS) --durations=25 tests
+
+# After `make test` in CI: tests of tests/system that failed run once more, by themselves. Whatever else failed stays failed.
+test-again: setup
+	$(BIN)/python .ci/again.py
 
 # Lint and the fastest tests, for between two edits.
 quick: setup

@@ -362,4 +362,4 @@ def test_whoever_does_not_pay_changes_nothing_in_many_questions() -> None:
 def test_a_scope_that_spares_who_should_pay_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Atoms, "touched", lambda _self, _scopes: (0,))
     with pytest.raises(AssertionError):
-        _spared(60)
+        _spared(3000)  # the first example that shows it is the last

@@ -323,7 +323,7 @@ def test_an_interrupt_leaves_nothing(tmp_path: Path) -> None:
                     break
                 time.sleep(0.1)
             process.send_signal(signal.SIGINT)
-            assert process.wait(timeout=60) == 130
+            assert process.wait(timeout=300) == 130
         finally:
             process.kill()
     assert list(tmp_path.iterdir()) == []

@@ -18,7 +18,7 @@ EFFORT = {"share": "0.001"}
 FIRST = {"question": "age > 50", "effort": EFFORT}
 WIDE = {"query": {"stack": [{"value": {"col": "age"}}] * 1000}, "effort": EFFORT}
 RELEASE = {"kind": "intervals", "settings": {"column": "age", "method": "tree"}, "effort": {"share": "0.1"}}
-SECONDS = 10 if "DODONA_SAME_EXAMPLES" in os.environ else 30  # a planted bug is not waited for that long
+SECONDS = 10 if "DODONA_PLANTED" in os.environ else 120  # a planted bug is not waited for that long
 
 
 class Stage:
