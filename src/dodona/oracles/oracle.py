@@ -29,11 +29,11 @@ from dodona.query.select import (
     Scope,
     Select,
     Source,
+    Statement,
     is_select,
     parse_select,
     quantile_table,
     read_from,
-    read_source,
     split_persons,
 )
 from dodona.query.statistic import Losses, Query, Stack, as_expr, as_query
@@ -194,21 +194,22 @@ class Oracle(ABC):
             oracle, select = self.read(text, other=False)
             return select, to(oracle, Request(select.query, effort, key, text, select=select, bounds=select.bounds))
 
-    def read(self, text: str, *, other: bool = True) -> tuple[Oracle, Select]:
+    def read(self, text: str | Statement, *, other: bool = True) -> tuple[Oracle, Select]:
         """A statement as a question, and the oracle to ask it: this one, one of the tables that FROM joins, or one of
         people, each made of its rows first.
         """
-        nested = split_persons(text, self.whose)
+        statement = Statement(text) if isinstance(text, str) else text
+        nested = split_persons(statement.text, self.whose)
         if nested is not None:
             made = self.persons(nested.inner, max_groups=nested.bounds.max_groups, max_rows=nested.bounds.max_rows)
             oracle, select = made.read(nested.outer(made.name), other=other)
-            return oracle, replace(select, text=text)
-        source = read_source(text)
+            return oracle, replace(select, text=statement.text)
+        source = statement.source
         own = source is None or (
             not source.joins and source.table == source.alias and same_name(source.table, self.name)
         )
         oracle, scope = (self, None) if source is None or own else self.joined(source)
-        select = parse_select(text, oracle.schema, oracle.name, oracle.whose, other=other, scope=scope)
+        select = parse_select(statement, oracle.schema, oracle.name, oracle.whose, other=other, scope=scope)
         if select.bounds is not None:
             from dodona.oracles.view import require_people
 

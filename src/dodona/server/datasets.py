@@ -28,7 +28,7 @@ from dodona.privacy.ledger import CHARGE, GRANT, KEYS, UNLIMITED, Entry, Ledger
 from dodona.privacy.ledger.sums import read_grant
 from dodona.query.schema import same_name
 from dodona.query.select import Scope as Names
-from dodona.query.select import Select, Source, read_from, read_source
+from dodona.query.select import Select, Source, Statement, read_from
 from dodona.server.keys import Key
 from dodona.server.problems import not_found
 from dodona.server.settings import Heads, Pacer, Served, Settings, read_sources
@@ -233,10 +233,10 @@ class Dataset:
 
     def read(self, key: Key, statement: str) -> tuple[Oracle, Select]:
         """A statement as a question, and the oracle to ask it."""
-        source = read_source(statement)
-        if source is not None:
-            self.source(key, source)
-        return self.asker(key).read(statement)
+        read = Statement(statement)
+        if read.source is not None:
+            self.source(key, read.source)
+        return self.asker(key).read(read)
 
     def granted(self, key: Key) -> bool:
         """Whether the ledger is known to hold the caller's quota."""

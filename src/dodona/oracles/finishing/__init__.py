@@ -17,6 +17,7 @@ from dodona.oracles.effort import Effort
 from dodona.oracles.finishing.columns import Col, Numbers, numbers_of, printed
 from dodona.oracles.finishing.laws import Law
 from dodona.oracles.finishing.tables import RATIOS, Finisher
+from dodona.oracles.ratios import averages
 from dodona.oracles.rows import EMPTY, LOST, NO_NOISE, Cell, Estimate, Rows
 from dodona.query.plan import compile_query
 from dodona.query.quantiles import Quantiles
@@ -102,7 +103,7 @@ def expected(select: Select | None, price: Price) -> Price:
         return price
     printed_fields = select.printed
     if printed_fields is not None:
-        return replace(price, columns=tuple(_expected(field, price) for field in printed_fields if field.kind != "key"))
+        return replace(price, columns=_expected([field for field in printed_fields if field.kind != "key"], price))
     return replace(price, columns=_made(select, price))
 
 
@@ -114,29 +115,48 @@ def _wide(part: Any, width: int) -> Any:
     return None if part is None else np.asarray(part, dtype=np.float64).reshape(-1, width)
 
 
-def _expected(field: Field, price: Price) -> Expected:
-    """Of a column that is printed as it was asked."""
+def _expected(fields: list[Field], price: Price) -> tuple[Expected, ...]:
+    """Of columns that are printed as they were asked."""
     width = np.shape(price.spread)[-1]
     spread, margin, grain = (_wide(part, width) for part in (price.spread, price.margin, price.grain))
-    picked = list(field.leaves)
-    if field.kind in RATIOS:
-        size = max(1, (price.rows or _SIZE * len(spread)) // len(spread))
-        error = spread[:1, picked], margin[:1, picked], None if grain is None else grain[:1, picked]
-        return _foreseen(field, size, error, price)
-    name = f"{field.name}, in ranks" if field.kind == "quantile" else field.name
-    return Expected(name, float(margin[:, picked].max()))
-
-
-def _foreseen(field: Field, size: int, error: tuple[Floats, Floats, Floats | None], price: Price) -> Expected:
-    """The widest error among groups of ``size`` rows: of averages in the middle, between, and at the end of the range;
-    of others where values are spread evenly over the range, or over a half of it.
-    """
-    totals = _totals(field, size)
-    wide = [None if part is None else np.broadcast_to(part, totals.shape) for part in error]
+    size = max(1, (price.rows or _SIZE * len(spread)) // len(spread))
     law = Law.of(np.asarray(price.spread), _array(price.grain), price.confidence, price.cost.mechanism)
-    found = RATIOS[field.kind](law.sums(totals, wide[0], wide[1], wide[2], 1), field)  # type: ignore[arg-type]
-    margin = float(np.max(np.maximum(found.value - found.low, found.high - found.value)))
-    return Expected(field.name, margin, size, bool(found.lost.all()))
+    noise = spread[:1], margin[:1], None if grain is None else grain[:1]
+    # One search for all averages, where one law is theirs.
+    together = [field for field in fields if field.kind == "avg" and law.kind != "stated"]
+    found = dict(zip(map(id, together), _foreseen(together, size, noise, law), strict=True)) if together else {}
+    for field in fields:
+        if field.kind in RATIOS and id(field) not in found:
+            (found[id(field)],) = _foreseen([field], size, noise, law)
+        elif field.kind not in RATIOS:
+            name = f"{field.name}, in ranks" if field.kind == "quantile" else field.name
+            found[id(field)] = Expected(name, float(margin[:, list(field.leaves)].max()))
+    return tuple(found[id(field)] for field in fields)
+
+
+def _foreseen(fields: list[Field], size: int, noise: tuple[Floats, Floats, Floats | None], law: Law) -> list[Expected]:
+    """The widest error of each among groups of ``size`` rows: of averages in the middle, between, and at the end of the
+    range; of others where values are spread evenly over the range, or over a half of it. Several are averages all.
+    """
+    each = [_totals(field, size) for field in fields]
+    totals, counts = np.concatenate(each), [len(some) for some in each]
+    wide = [
+        None if part is None else np.repeat(np.concatenate([part[:, list(f.leaves)] for f in fields]), counts, axis=0)
+        for part in noise
+    ]
+    sums = law.sums(totals, wide[0], wide[1], wide[2], 1)  # type: ignore[arg-type]
+    averaged = fields[0].kind == "avg"
+    found = (
+        averages(sums, np.repeat([f.half for f in fields], counts))
+        if averaged
+        else RATIOS[fields[0].kind](sums, fields[0])
+    )
+    margins = np.maximum(found.value - found.low, found.high - found.value).reshape(len(fields), -1).max(axis=1)
+    lost = np.asarray(found.lost.reshape(len(fields), -1).all(axis=1))
+    return [
+        Expected(field.name, float(margin), size, bool(gone))
+        for field, margin, gone in zip(fields, margins, lost, strict=True)
+    ]
 
 
 def _totals(field: Field, size: int) -> Floats:

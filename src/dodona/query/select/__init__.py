@@ -42,15 +42,15 @@ from dodona.query.select.source import (
     Join,
     Scope,
     Source,
+    Statement,
     read_from,
-    read_source,
     settle_names,
     split_options,
     split_persons,
     strip_names,
 )
 from dodona.query.statistic import Distinct, Gate, Partition, Query, Stack, Value
-from dodona.query.text import parse_tree, refuse, translate, uncommented
+from dodona.query.text import refuse, translate
 from dodona.query.unit import Bounds
 
 __all__ = [
@@ -61,11 +61,11 @@ __all__ = [
     "Scope",
     "Select",
     "Source",
+    "Statement",
     "is_select",
     "parse_select",
     "quantile_table",
     "read_from",
-    "read_source",
     "split_options",
     "split_persons",
 ]
@@ -131,7 +131,13 @@ def is_select(text: str) -> bool:
 
 
 def parse_select(
-    text: str, schema: Schema, name: str, whose: str | None = None, *, other: bool = True, scope: Scope | None = None
+    text: str | Statement,
+    schema: Schema,
+    name: str,
+    whose: str | None = None,
+    *,
+    other: bool = True,
+    scope: Scope | None = None,
 ) -> Select:
     """The statement; whatever is not understood is refused with what to write instead.
 
@@ -142,8 +148,9 @@ def parse_select(
     the last.
     """
     reader = _Reader(schema, name, whose, other, scope)
-    statement, bounds = split_options(uncommented(text))
-    table = reader.table(parse_tree(statement), {})
+    statement = Statement(text) if isinstance(text, str) else text
+    bounds = statement.bounds
+    table = reader.table(statement.take_tree(), {})
     if not reader.cores:
         raise BadQuery(f"FROM must name the table there is: {name}.")
     made = table.source
@@ -157,7 +164,7 @@ def parse_select(
         if len(reader.cores) > 1:
             raise BadQuery("COUNT(DISTINCT ...) stands in a statement of one SELECT over the rows: ask it by itself.")
         bounds = replace(bounds or Bounds(), max_rows_per_group=1)  # each person counts once in a group
-    return Select(text, tuple(reader.cores), made, schema, bounds)
+    return Select(statement.text, tuple(reader.cores), made, schema, bounds)
 
 
 def quantile_table(query: Quantiles, schema: Schema) -> Select:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, NamedTuple
 
 from dodona.errors import BadQuery, BadSchema
@@ -99,21 +100,39 @@ class Scope:
         return any(same_name(table, called) for called in self.columns)
 
 
-def read_source(text: str) -> Source | None:
-    """The tables that a statement reads; None of what is no statement, which is not judged here.
+class Statement:
+    """A statement's text, parsed once for all who read it. ``bounds``: what its OPTIONS say."""
 
-    All SELECTs over rows read the same tables: it is one question, with one budget and one kind of row.
-    """
-    tree = parse_tree(split_options(uncommented(text))[0])
-    named = {str(node.alias).casefold() for node in tree.walk() if type(node).__name__ == "CTE"}
-    selects = [node for node in tree.walk() if type(node).__name__ == "Select" and _over_rows(node, named)]
-    found = [(node, source_of(node) or Source(*_named(_first(node)), ())) for node in selects]
-    first = next((source for _, source in found if source.joins), found[0][1] if found else None)
-    for node, source in found:
-        alike = source == first if first and first.joins else first and same_name(source.table, first.table)
-        if not alike:
-            raise refuse(_first(node), "all SELECTs over rows in one statement read the same tables: ask another one")
-    return first
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self._bare, self.bounds = split_options(uncommented(text))
+        self._tree: Any = None
+
+    def take_tree(self) -> Any:
+        """Its tree. Whoever reads a tree changes it, so the next one gets a new one."""
+        tree, self._tree = self._tree, None
+        return parse_tree(self._bare) if tree is None else tree
+
+    @cached_property
+    def source(self) -> Source | None:
+        """The tables that it reads; None of what is no statement, which is not judged here.
+
+        All SELECTs over rows read the same tables: it is one question, with one budget and one kind of row.
+        """
+        if self._tree is None:
+            self._tree = parse_tree(self._bare)
+        nodes = [(type(node).__name__, node) for node in self._tree.walk()]
+        named = {str(node.alias).casefold() for kind, node in nodes if kind == "CTE"}
+        selects = [node for kind, node in nodes if kind == "Select" and _over_rows(node, named)]
+        found = [(node, source_of(node) or Source(*_named(_first(node)), ())) for node in selects]
+        first = next((source for _, source in found if source.joins), found[0][1] if found else None)
+        for node, source in found:
+            alike = source == first if first and first.joins else first and same_name(source.table, first.table)
+            if not alike:
+                raise refuse(
+                    _first(node), "all SELECTs over rows in one statement read the same tables: ask another one"
+                )
+        return first
 
 
 def _over_rows(tree: Any, named: set[str]) -> bool:
