@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import pickle
+import random
 import shutil
 import sqlite3
 import uuid
@@ -144,10 +145,12 @@ class World(ABC):
         if self.crash == "crash before the answer":
             raise Crash
 
-    def drain(self) -> None:
-        """Every handle asks for all it can still get."""
+    def drain(self, chance: random.Random | None = None) -> None:
+        """Every handle asks for all it can still get; or, by ``chance``, each once and one of them for all."""
+        greedy = None if chance is None else chance.randrange(len(self.handles))
         for number in range(len(self.handles)):
-            for operation in self.operations:
+            some = chance is not None and number != greedy
+            for operation in [chance.choice(self.operations)] if chance and some else self.operations:
                 self._done(operation, number)
 
     def end(self, *, verify: bool = True) -> None:

@@ -50,12 +50,13 @@ def _history(world: World, chance: random.Random) -> list[Step]:
     return steps
 
 
-def _histories(kind: type[World], places: Iterator[Any], first: int, count: int) -> None:
+def _histories(kind: type[World], places: Iterator[Any], first: int, count: int, *, dear: bool = False) -> None:
+    """``dear``: where each step is many turns to a server, there are fewer handles, and one of them asks for the rest."""
     for seed in range(first, first + count):
         chance, place = random.Random(seed), next(places)
-        world = kind(place, chance.randrange(1, 6))
+        world = kind(place, chance.randrange(1, 4 if dear else 6))
         steps = _history(world, chance)
-        world.drain()
+        world.drain(chance if dear else None)
         assert world.kept(), f"seed {seed}: more was handed out than the budget holds: {steps}"
         world.end()
         clean(place)
@@ -66,7 +67,15 @@ def _files(where: Path) -> Iterator[Path]:
 
 
 def _names(postgres: PostgresServer) -> Iterator[str]:
-    return (f"{postgres.url()}#{uuid.uuid4().hex}" for _ in itertools.count())
+    """A schema each; they go a few hundred at a time, since catalogues that grow make each step dearer."""
+    for number in itertools.count(1):
+        yield f"{postgres.url()}#{uuid.uuid4().hex}"
+        if number % 200 == 0:
+            with postgres.connect() as db:
+                for (schema,) in db.execute(
+                    "SELECT nspname FROM pg_namespace WHERE nspname ~ '[0-9a-f]{32}'"
+                ).fetchall():
+                    db.execute(f'DROP SCHEMA "{schema}" CASCADE')
 
 
 @pytest.mark.parametrize("kind", [CuratorWorld, LocalWorld, ClientWorld])
@@ -79,7 +88,7 @@ def test_random_histories_hand_out_no_more_than_the_budget(kind: type[World]) ->
 def test_random_histories_hand_out_no_more_than_the_budget_on_postgresql(
     kind: type[World], postgres: PostgresServer
 ) -> None:
-    _histories(kind, _names(postgres), 0, 12)
+    _histories(kind, _names(postgres), 0, 12, dear=True)
 
 
 @pytest.mark.slow
@@ -91,8 +100,8 @@ def test_ten_thousand_random_histories_hand_out_no_more_than_the_budget(kind: ty
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", [CuratorWorld, LocalWorld])
-def test_a_thousand_random_histories_on_postgresql(kind: type[World], postgres: PostgresServer) -> None:
-    _histories(kind, _names(postgres), 20_000, 1000)
+def test_ten_thousand_random_histories_on_postgresql(kind: type[World], postgres: PostgresServer) -> None:
+    _histories(kind, _names(postgres), 20_000, 10_000, dear=True)
 
 
 # -- every short history -----------------------------------------------------------------------------------------------
@@ -145,7 +154,7 @@ def every_history(handles: int, operations: int, *, prune: bool = True) -> tuple
 @pytest.mark.parametrize(("handles", "operations"), [(1, 2), (2, 1), (3, 1)])
 def test_every_short_history_hands_out_no_more_than_the_budget(handles: int, operations: int) -> None:
     ran, reached = every_history(handles, operations)
-    assert ran >= min(handles, 2) * 7 * len(BEFALLS)
+    assert ran >= max(handles - 1, 1) * 7 * len(BEFALLS)  # of two that know the same, one goes on
     assert len(reached) > 4
 
 

@@ -24,6 +24,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import cached_property
 from math import ceil, floor
 from typing import Any
 
@@ -241,7 +242,7 @@ class Budget:
         """
         return self.epsilon if self.unit == "rho" and self.queries is None else None
 
-    @property
+    @cached_property
     def pocket(self) -> Budget | None:
         """All of this budget as one of pure epsilon (``pure_whole``); None where there is no such."""
         return None if self.pure_whole is None else Budget(epsilon=self.pure_whole)
