@@ -51,7 +51,7 @@ def _history(world: World, chance: random.Random) -> list[Step]:
 
 
 def _histories(kind: type[World], places: Iterator[Any], first: int, count: int, *, dear: bool = False) -> None:
-    """``dear``: where each step is many turns to a server, there are fewer handles, and one of them asks for the rest."""
+    """``dear``: where each step is many turns to a server, fewer handles, of which one asks for the rest."""
     for seed in range(first, first + count):
         chance, place = random.Random(seed), next(places)
         world = kind(place, chance.randrange(1, 4 if dear else 6))
