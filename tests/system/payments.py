@@ -23,6 +23,8 @@ from typing import Any
 import numpy as np
 
 import dodona as dd
+from dodona import release
+from dodona.engines.joined import together
 from dodona.errors import AnswerLost, BudgetSpent, LedgerCorrupt, LedgerUnavailable, Refused, Unsupported
 from dodona.local import Client, invitation
 from dodona.mechanisms import SecureBits
@@ -312,6 +314,79 @@ _CURATOR = set(vars(Told(_TABLE, PROMISE, analyst="ann"))) | {"world"}
 
 def _shared(request_id: str | None) -> str | None:
     return request_id if request_id in ("main", "pure") else None
+
+
+# -- a dataset: joins, people, bounds and keys that nobody listed ------------------------------------------------------
+
+PEOPLE = dd.Budget(epsilon=1, delta=1e-6, keys=1e-7)
+_WHO = np.array(["a", "a", "b", "c"], dtype=object)
+_UNIT = dd.Unit("who", 2)
+_TABLES = {
+    "visits": dd.Table(
+        {"who": _WHO, "cost": np.arange(4), "word": np.array(["x", "y", "x", "x"], dtype=object)},
+        dd.Schema({"cost": dd.Integer(0, 3), "word": dd.Text(2)}),
+        unit=_UNIT,
+        neighbours="add-remove",
+        name="visits",
+    ),
+    "homes": dd.Table(
+        {"who": _WHO[1:], "rooms": np.arange(3)},
+        dd.Schema({"rooms": dd.Integer(0, 3)}),
+        unit=_UNIT,
+        neighbours="add-remove",
+        name="homes",
+    ),
+}
+_JOINED = "visits JOIN homes ON visits.who = homes.who"
+_INNER = "SELECT who, LEAST(SUM(cost), 3) AS cost FROM visits GROUP BY who"
+_WITHIN = together(_TABLES, "who")
+
+
+class ToldDataset(Told):
+    """A curator whose other oracles, of joins and of people, tell the same world."""
+
+    def _like(self, table: Any, ledger: Any = None) -> Any:
+        made = super()._like(table, ledger)
+        made.world = self.world
+        return made
+
+
+class DatasetWorld(World):
+    """Curators of a dataset: whatever oracle is made of them, rho and the delta of keys are spent in one place."""
+
+    operations = ("ask a join", "ask of people", "ask under bounds", "find keys", "find keys by a shared name", "ask")
+
+    def opened(self, number: int) -> ToldDataset:
+        curator = ToldDataset(_WITHIN["visits"], PEOPLE, self.place, analyst=self.analyst(number), create=True)
+        curator.world = self
+        return curator
+
+    def analyst(self, number: int) -> str:
+        return "bob" if number == 2 else "ann"
+
+    def ledger(self, number: int) -> Any:
+        return self.handles[number].ledger
+
+    def perform(self, operation: str, number: int) -> None:
+        curator, share = self.handles[number], Fraction(2, 5)
+        self.crashing(curator.ledger)
+        key = "main" if "shared" in operation else self.fresh()
+        if operation == "ask a join":
+            curator.sql(f"SELECT SUM(rooms) FROM {_JOINED}", share=share, request_id=key)
+        elif operation == "ask of people":
+            curator.persons(_INNER).ask("cost", share=share, request_id=key)
+        elif operation == "ask under bounds":
+            curator.bounded(max_rows=1).ask("cost", share=share, request_id=key)
+        elif operation == "ask":
+            curator.ask("cost", share=share, request_id=key)
+        else:
+            release.keys(curator, "word", delta=Fraction(4, 10**8), share=Fraction(1, 10), request_id=key)
+
+    def kept(self) -> bool:
+        """Both amounts."""
+        assert PEOPLE.rho is not None
+        rho = sum((cost.rho for cost in self.handed), Fraction(0))
+        return bool(rho <= PEOPLE.rho and sum(cost.delta for cost in self.handed) <= PEOPLE.keys)
 
 
 # -- rows that randomise themselves ------------------------------------------------------------------------------------

@@ -21,7 +21,7 @@ import pytest
 
 from tests.support.postgres import PostgresServer
 
-from .payments import BEFALLS, ClientWorld, CuratorWorld, LocalWorld, World, clean, scratch
+from .payments import BEFALLS, ClientWorld, CuratorWorld, DatasetWorld, LocalWorld, World, clean, scratch
 
 OWN = ("close and open", "load an older copy")
 Step = tuple[int, str, str]
@@ -78,28 +78,28 @@ def _names(postgres: PostgresServer) -> Iterator[str]:
                     db.execute(f'DROP SCHEMA "{schema}" CASCADE')
 
 
-@pytest.mark.parametrize("kind", [CuratorWorld, LocalWorld, ClientWorld])
+@pytest.mark.parametrize("kind", [CuratorWorld, DatasetWorld, LocalWorld, ClientWorld])
 def test_random_histories_hand_out_no_more_than_the_budget(kind: type[World]) -> None:
     with folder() as where:
-        _histories(kind, _files(where), 0, 80)
+        _histories(kind, _files(where), 0, 40)
 
 
-@pytest.mark.parametrize("kind", [CuratorWorld, LocalWorld])
+@pytest.mark.parametrize("kind", [CuratorWorld, DatasetWorld, LocalWorld])
 def test_random_histories_hand_out_no_more_than_the_budget_on_postgresql(
     kind: type[World], postgres: PostgresServer
 ) -> None:
-    _histories(kind, _names(postgres), 0, 12, dear=True)
+    _histories(kind, _names(postgres), 0, 6, dear=True)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", [CuratorWorld, LocalWorld, ClientWorld])
+@pytest.mark.parametrize("kind", [CuratorWorld, DatasetWorld, LocalWorld, ClientWorld])
 def test_ten_thousand_random_histories_hand_out_no_more_than_the_budget(kind: type[World]) -> None:
     with folder() as where:
         _histories(kind, _files(where), 1000, 10_000)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", [CuratorWorld, LocalWorld])
+@pytest.mark.parametrize("kind", [CuratorWorld, DatasetWorld, LocalWorld])
 def test_ten_thousand_random_histories_on_postgresql(kind: type[World], postgres: PostgresServer) -> None:
     _histories(kind, _names(postgres), 20_000, 10_000, dear=True)
 
