@@ -205,6 +205,12 @@ def task_of(estimator: BaseEstimator, data: Any, target: Any = None, *, kind: st
 
 
 def _from_oracle(estimator: Any, oracle: Oracle, target: Any, kind: str) -> Task:
+    stated = getattr(estimator, "epsilon", None)
+    if stated is not None and not oracle.free:
+        raise BadEffort(
+            f"an oracle has a budget of its own, and epsilon= is for arrays: state share=, the part of the budget that "
+            f"the fit may use. Got epsilon={stated}."
+        )
     own = None
     classes: tuple[Label, ...] = ()
     if kind != "none":

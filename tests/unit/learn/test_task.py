@@ -142,3 +142,12 @@ def test_a_label_that_is_not_listed_is_missing(labels: list[object]) -> None:
 def test_classes_must_be_labels_that_differ(classes: object) -> None:
     with pytest.raises(BadEffort, match="labels that differ"):
         Perceptron(epsilon=1, delta=1e-6, bounds=(-1, 1), classes=classes).fit(np.zeros((4, 1)), [0, 1, 0, 1])
+
+
+def test_epsilon_of_arrays_is_not_passed_over_where_an_oracle_has_a_budget() -> None:
+    """It was, and the fit then used all of the oracle's budget."""
+    table = conformance_table(200)
+    curator = seeded_curator(table, Budget(epsilon=2), 1)
+    with pytest.raises(BadEffort, match=r"state share=, the part of the budget .* Got epsilon=1\."):
+        PCA(epsilon=1).fit(curator.select_columns("age"))
+    assert curator.ledger.spent() == 0
