@@ -345,8 +345,8 @@ _WITHIN = together(_TABLES, "who")
 class ToldDataset(Told):
     """A curator whose other oracles, of joins and of people, tell the same world."""
 
-    def _like(self, table: Any, ledger: Any = None) -> Any:
-        made = super()._like(table, ledger)
+    def beside(self, table: Any, ledger: Any = None) -> Any:
+        made = super().beside(table, ledger)
         made.world = self.world
         return made
 
