@@ -17,6 +17,7 @@ from tests.support.covered.releases import RELEASES
 CASES: tuple[Covered, ...] = (*ANSWERS, *READING, *RELEASES, *REGISTERED, *LEARNERS, *LOCAL)
 
 SAID_BY_OTHERS = {
+    "answer:Bar": "a number of an answer's, as a picture shows it, with the same margin",
     "answer:Price": "what an Answer to the same question would say: check_oracle compares the two",
     "answer:Expected": "what a price says of a printed column to come: that of an Estimate of it",
     "oracle:Exact": "adds no noise: it is what others are compared with",
