@@ -25,7 +25,7 @@ from dodona.concepts.parities import MaskedParity, masks_up_to
 from dodona.engines.table import Table
 from dodona.mechanisms import SecureBits
 from dodona.mechanisms.characters import CharacterResponse
-from dodona.mechanisms.window import WindowResponse
+from dodona.mechanisms.response import WindowResponse
 from dodona.oracles.exact import Exact
 from dodona.oracles.local import Local
 from dodona.papers.klnrs import learn_in_one_round, learn_in_two_rounds

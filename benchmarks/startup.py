@@ -76,7 +76,7 @@ def main() -> list[dict[str, Any]]:
         {"case": "import dodona, then Curator and Table", "ours": median, "unit": "s", "processor s": processor}
     )
     with tempfile.TemporaryDirectory() as folder:
-        here, command = Path(folder), [sys.executable, "-m", "dodona.cli"]
+        here, command = Path(folder), [sys.executable, "-m", "dodona"]
         sample = ["sample", "survey.parquet", "--rows", "10000", "--schema", "survey.toml"]
         subprocess.run([*command, *sample], cwd=here, check=True, stdout=subprocess.DEVNULL)
         ask = [*command, "ask", "survey.toml", "age >= 65 AND smoker", "--share", "0.001"]

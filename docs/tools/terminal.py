@@ -28,7 +28,7 @@ WIDTH = 100
 
 def run(command: str, folder: Path) -> str:
     """What a command prints, both streams."""
-    words = [sys.executable, "-m", "dodona.cli", *shlex.split(command)[1:]]
+    words = [sys.executable, "-m", "dodona", *shlex.split(command)[1:]]
     done = subprocess.run(words, cwd=folder, capture_output=True, text=True, check=False, timeout=120)
     return (done.stdout + done.stderr).rstrip()
 

@@ -16,7 +16,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from dodona.errors import BudgetSpent, Refused
 from dodona.privacy import UNITS, Budget, Cost, SqliteLedger
-from dodona.privacy.ledger.groups import read, written
+from dodona.privacy.ledger import read, written
 from dodona.privacy.numbers import delta_of, epsilon_of, rho_of, sulq_epsilon_of, sulq_rho_of
 
 amounts = st.fractions(min_value=0, max_value=100, max_denominator=10**15)

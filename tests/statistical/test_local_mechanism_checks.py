@@ -10,8 +10,7 @@ from dodona.mechanisms.characters import CharacterResponse
 from dodona.mechanisms.cube import CubeResponse, WalshResponse
 from dodona.mechanisms.direction import DirectionResponse
 from dodona.mechanisms.laplace import BoundedLaplace
-from dodona.mechanisms.response import TwoLevel
-from dodona.mechanisms.window import WindowResponse
+from dodona.mechanisms.response import TwoLevel, WindowResponse
 from dodona.papers.stitched import Stitched
 from dodona.privacy.budget import Cost
 from dodona.testing.mechanisms import check_mechanism

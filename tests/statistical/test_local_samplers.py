@@ -8,8 +8,7 @@ import pytest
 from dodona.mechanisms import SecureBits
 from dodona.mechanisms.cube import CubeResponse, WalshResponse
 from dodona.mechanisms.direction import DirectionResponse, public_directions
-from dodona.mechanisms.response import TwoLevel
-from dodona.mechanisms.window import WindowResponse
+from dodona.mechanisms.response import TwoLevel, WindowResponse
 from dodona.testing.mechanisms import FALSE_ALARM, p_value
 
 N = 200_000

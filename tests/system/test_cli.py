@@ -315,7 +315,7 @@ def test_a_sample_never_overwrites(survey: Path, call: Call) -> None:
 
 
 def test_an_interrupt_leaves_nothing(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "dodona.cli", "sample", "big.parquet", "--rows", "200000000"]
+    command = [sys.executable, "-m", "dodona", "sample", "big.parquet", "--rows", "200000000"]
     with subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.PIPE, text=True) as process:
         try:
             for _ in range(300):

@@ -19,8 +19,7 @@ from dodona.errors import BadQuery, BadSchema, BadTable, Unsupported
 from dodona.query.columns import Column
 from dodona.query.expr import Column as Name
 from dodona.query.expr import Expr
-from dodona.query.lookup import extended
-from dodona.query.schema import Schema, same_name
+from dodona.query.schema import Schema, extended, same_name
 from dodona.query.select import Join, Scope, Source
 
 

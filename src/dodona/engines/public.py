@@ -1,6 +1,6 @@
 """Public tables: rows that everyone may know, such as the city of each post code, read once and kept.
 
-They are small and are joined to private tables many to one (``query/lookup.py``): what they say is carried to wherever
+They are small and are joined to private tables many to one (``query/schema.py``): what they say is carried to wherever
 the private rows live. Nothing here is protected, so a schema may be read off the values; whoever states that a table is
 public answers for it.
 """
@@ -24,9 +24,20 @@ from dodona.engines.table import open_engine
 from dodona.errors import BadSchema, BadTable
 from dodona.query.compiler import Compiler
 from dodona.query.expr import Column as Name
-from dodona.query.lookup import PublicColumns
 from dodona.query.program import Block, Builder, Program
-from dodona.query.schema import Category, Column, Date, Flag, Integer, Real, Schema, Text, Timestamp, closed
+from dodona.query.schema import (
+    Category,
+    Column,
+    Date,
+    Flag,
+    Integer,
+    PublicColumns,
+    Real,
+    Schema,
+    Text,
+    Timestamp,
+    closed,
+)
 from dodona.query.words import MOST_CATEGORIES
 
 MOST_ROWS = 1_000_000

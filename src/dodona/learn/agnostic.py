@@ -31,7 +31,7 @@ from dodona.concepts.parities import parity_of
 from dodona.concepts.trees import Stumps, splits_of
 from dodona.errors import BadEffort, BadQuery
 from dodona.learn._learner import Learner, Recorded, Task, finish, task_of
-from dodona.learn.sq.base import Hypothesis
+from dodona.learn.sq.stat import Hypothesis
 from dodona.oracles.oracle import Oracle
 from dodona.privacy.numbers import Number, exact
 from dodona.query.candidates import ParityProcedure

@@ -29,12 +29,12 @@ from numpy.typing import NDArray
 
 from dodona.local.groups import Floats
 from dodona.local.holdings import Holdings, Whole
-from dodona.mechanisms import window
+from dodona.mechanisms import response as responses
 from dodona.mechanisms.bits import Bits, below, round_to_ends
 from dodona.mechanisms.characters import CharacterResponse
 from dodona.mechanisms.cube import WalshResponse
 from dodona.mechanisms.laplace import BoundedLaplace
-from dodona.mechanisms.window import WindowResponse
+from dodona.mechanisms.response import WindowResponse
 from dodona.query.program import Block, set_numbers
 
 Symbols = WindowResponse | WalshResponse
@@ -58,7 +58,7 @@ class Cells:
         ends = 2 if (high > low).any() else 1
         symbols = ends * blocks[0].cells + 1
         drawn = max(1, int((high > low).sum()))
-        small = symbols <= window.MOST_VALUES and symbols * symbols * drawn <= _MOST_COUNTS
+        small = symbols <= responses.MOST_VALUES and symbols * symbols * drawn <= _MOST_COUNTS
         response: Symbols = WindowResponse.best(symbols, epsilon) if small else WalshResponse(symbols, epsilon)
         return Cells(places, blocks, low, high, response)
 

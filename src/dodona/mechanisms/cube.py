@@ -5,9 +5,9 @@ parity and nothing else; {0, ..., r} is the response of Duchi, Jordan and Wainwr
 serves parities of several orders at once (``characters.py`` chooses).
 
 ``WalshResponse`` reports one of very many values by one bit: the sign of a random Walsh function, that is of a parity
-of the bits of the value, through Warner's response. For alphabets too large for ``window.py``: sums decode by a fast
-Walsh transform in k log k steps. The least variance an unbiased one-bit report can have; windows do better as epsilon
-grows (Acharya, Sun and Zhang 2019, arXiv:1802.04705). Proof notes: ``cube.md``.
+of the bits of the value, through Warner's response. For alphabets too large for ``WindowResponse``: sums decode by a
+fast Walsh transform in k log k steps. The least variance an unbiased one-bit report can have; windows do better as
+epsilon grows (Acharya, Sun and Zhang 2019, arXiv:1802.04705). Proof notes: ``cube.md``.
 """
 
 from __future__ import annotations

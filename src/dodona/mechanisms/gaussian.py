@@ -19,8 +19,8 @@ from numpy.typing import NDArray
 from dodona.errors import BadEffort
 from dodona.mechanisms import fixed
 from dodona.mechanisms.bits import Bits
+from dodona.mechanisms.inversion import symmetric
 from dodona.mechanisms.mechanism import NoiseFamily, registered
-from dodona.mechanisms.symmetric import symmetric
 from dodona.privacy.budget import Cost
 from dodona.query.sensitivity import Norms
 

@@ -180,7 +180,7 @@ class Curator(Oracle):
 
     def with_keys(self, keys: Synopsis) -> Curator:
         """The same where the keys that ``release.keys`` found are a category: all other values are in *(other)*."""
-        from dodona.oracles.keys import with_listed
+        from dodona.oracles.procedures import with_listed
 
         return self.beside(with_listed(self._table, keys), self._ledger)
 

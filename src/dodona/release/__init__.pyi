@@ -1,8 +1,6 @@
 from dodona.release.arrangement import arrangement as arrangement
 from dodona.release.arrangement import arrangement_question as arrangement_question
 from dodona.release.arrangement import plan_arrangement as plan_arrangement
-from dodona.release.bounds import Bounds as Bounds
-from dodona.release.bounds import bounds as bounds
 from dodona.release.boxes import boxes as boxes
 from dodona.release.boxes import plan_boxes as plan_boxes
 from dodona.release.conjunctions import conjunctions as conjunctions
@@ -19,14 +17,16 @@ from dodona.release.intervals import intervals as intervals
 from dodona.release.intervals import median as median
 from dodona.release.intervals import plan_intervals as plan_intervals
 from dodona.release.intervals import quantile as quantile
-from dodona.release.keys import keys as keys
-from dodona.release.keys import plan_keys as plan_keys
 from dodona.release.parities import parity as parity
 from dodona.release.parities import plan_parity as plan_parity
 from dodona.release.small_database import plan_small_database as plan_small_database
 from dodona.release.small_database import small_database as small_database
 from dodona.release.submodular import plan_submodular as plan_submodular
 from dodona.release.submodular import submodular as submodular
+from dodona.release.unlisted import Bounds as Bounds
+from dodona.release.unlisted import bounds as bounds
+from dodona.release.unlisted import keys as keys
+from dodona.release.unlisted import plan_keys as plan_keys
 from dodona.release.weights import fitted_by as fitted_by
 from dodona.release.weights import learn_by_release as learn_by_release
 from dodona.release.weights import multiplicative_weights as multiplicative_weights

@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 
 from dodona.query import statistic
 from dodona.query.expr import Call, Column, Expr, Literal
-from dodona.query.lookup import PublicColumns, extended
-from dodona.query.schema import Category, Flag, Integer, Real, Schema
+from dodona.query.schema import Category, Flag, Integer, PublicColumns, Real, Schema, extended
 from dodona.query.unit import Bounds, Unit
 
 HOSTILE_NUMBERS = (

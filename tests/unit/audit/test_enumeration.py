@@ -12,7 +12,7 @@ from dodona.mechanisms import DiscreteGaussian, DiscreteLaplace, Exponential, Pe
 from dodona.mechanisms.bernoulli import flip, heads
 from dodona.mechanisms.bits import below, integer, integer_below
 from dodona.mechanisms.fixed import exp_bracket
-from dodona.mechanisms.symmetric import symmetric
+from dodona.mechanisms.inversion import symmetric
 from dodona.papers.stitched import Stitched
 
 

@@ -19,7 +19,7 @@ from dodona.concepts.trees import Trees
 from dodona.engines.table import Table
 from dodona.errors import BadEffort, BadQuery, BudgetSpent
 from dodona.learn.agnostic import AgnosticLearner, CompressionLearner, distinct_labelings
-from dodona.learn.sq.base import Hypothesis
+from dodona.learn.sq.stat import Hypothesis
 from dodona.oracles.exact import Exact
 from dodona.privacy.budget import Budget
 from dodona.query.expr import Column

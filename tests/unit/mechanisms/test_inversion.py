@@ -6,8 +6,7 @@ import mpmath
 import numpy as np
 import pytest
 
-from dodona.mechanisms.inversion import Inversion, Ladder
-from dodona.mechanisms.symmetric import Symmetric
+from dodona.mechanisms.inversion import Inversion, Ladder, Symmetric
 from dodona.testing.oracles import SeededBits, TapeBits
 
 CASES = [(Fraction(1), 1), (Fraction(1, 7), 1), (Fraction(10), 1), (Fraction(1, 2), 2), (Fraction(3, 200), 2)]

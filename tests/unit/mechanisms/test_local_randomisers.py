@@ -13,8 +13,7 @@ from dodona.mechanisms.cube import CubeResponse, WalshResponse, fast_walsh
 from dodona.mechanisms.direction import DirectionResponse, public_directions
 from dodona.mechanisms.fixed import exp_bracket
 from dodona.mechanisms.laplace import BoundedLaplace
-from dodona.mechanisms.response import TwoLevel
-from dodona.mechanisms.window import WindowResponse
+from dodona.mechanisms.response import TwoLevel, WindowResponse
 from dodona.testing.oracles import SeededBits, TapeBits
 
 EPSILONS = [Fraction(1, 10), Fraction(1), Fraction(7, 3), Fraction(8)]

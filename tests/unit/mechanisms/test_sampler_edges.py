@@ -18,7 +18,7 @@ from dodona.mechanisms.direction import DirectionResponse
 from dodona.mechanisms.fixed import dyadic_above, exp_bracket
 from dodona.mechanisms.inversion import Inversion, Ladder
 from dodona.mechanisms.laplace import BoundedLaplace, DiscreteLaplace
-from dodona.mechanisms.window import WindowResponse
+from dodona.mechanisms.response import WindowResponse
 from dodona.papers.stitched import Stitched, _chord
 from dodona.papers.stitched_sampler import StitchedSampler
 from dodona.testing.oracles import SeededBits

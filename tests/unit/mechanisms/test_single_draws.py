@@ -11,8 +11,8 @@ import pytest
 
 from dodona.audit.mechanisms import noise_tape
 from dodona.mechanisms import DiscreteGaussian, DiscreteLaplace
-from dodona.mechanisms import symmetric as sampler_module
-from dodona.mechanisms.symmetric import Symmetric, symmetric
+from dodona.mechanisms import inversion as sampler_module
+from dodona.mechanisms.inversion import Symmetric, symmetric
 from dodona.testing.oracles import SeededBits
 
 NOISE = [
@@ -38,7 +38,7 @@ class Recorded:
 
 
 class Definition:
-    """The sampler's definition in real numbers of 60 digits, read off ``symmetric.py``'s first lines; slow."""
+    """The sampler's definition in real numbers of 60 digits, read off ``inversion.py``'s first lines; slow."""
 
     def __init__(self, sampler):
         self.rate, self.power, self.shift = sampler._rate, sampler._power, sampler._shift

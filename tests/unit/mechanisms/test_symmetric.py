@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from dodona.mechanisms import DiscreteGaussian, DiscreteLaplace
-from dodona.mechanisms.symmetric import Symmetric
+from dodona.mechanisms.inversion import Symmetric
 from dodona.testing.oracles import SeededBits, TapeBits
 
 LARGE = [

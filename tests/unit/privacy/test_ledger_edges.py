@@ -16,7 +16,7 @@ import pytest
 
 from dodona.errors import LedgerCorrupt, LedgerError, LedgerUnavailable
 from dodona.privacy import FREE, UNITS, Budget, Cost, Receipt, SqliteLedger
-from dodona.privacy.ledger import groups as scopes
+from dodona.privacy.ledger import read_scope
 from dodona.privacy.ledger import sqlite as sqlite_session
 from dodona.privacy.ledger.places import existing_ledger, ledger_exists, shown
 from dodona.privacy.ledger.sqlite_file import SCHEMA, SideLock, connect
@@ -61,7 +61,7 @@ def test_an_epsilon_lost_in_rounding_allows_no_rho() -> None:
 def test_a_scope_of_atoms_that_cannot_exist_is_not_read() -> None:
     """Before a list is made of them: a damaged entry must not fill the memory."""
     with pytest.raises(ValueError, match="cannot exist"):
-        scopes.read(f"0-{10**18}")
+        read_scope(f"0-{10**18}")
 
 
 # -- the lock beside the file ------------------------------------------------------------------------------------------

@@ -6,9 +6,9 @@ import pytest
 
 import dodona as dd
 from dodona.errors import BadSchema
-from dodona.query.lookup import PublicColumns, extended
 from dodona.query.plan import compile_query
 from dodona.query.program import Listing
+from dodona.query.schema import PublicColumns, extended
 from dodona.query.statistic import as_query
 from dodona.testing.reference import reference_totals
 

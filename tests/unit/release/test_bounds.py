@@ -6,7 +6,7 @@ import pytest
 import dodona as dd
 from dodona import release
 from dodona.errors import BadQuery, Unsupported
-from dodona.release.bounds import powers, shortest
+from dodona.release.unlisted import powers, shortest
 from dodona.testing import seeded_curator
 
 WIDE = dd.Schema({"pay": dd.Real(-1e9, 1e9), "age": dd.Integer(0, 10**9), "sex": dd.Category("F", "M", missing="F")})

@@ -32,8 +32,7 @@ from numpy.typing import NDArray
 from dodona.concepts.concept import ConceptClass
 from dodona.concepts.conjunctions import Axis
 from dodona.errors import BadEffort, BadQuery
-from dodona.learn.sq.base import Space, StatisticalQueryLearner
-from dodona.learn.sq.stat import COUNT, Stat
+from dodona.learn.sq.stat import COUNT, Space, Stat, StatisticalQueryLearner
 from dodona.query.expr import Call, Expr, Literal
 from dodona.query.schema import Schema
 from dodona.query.statistic import Gate, Partition, Query, as_expr

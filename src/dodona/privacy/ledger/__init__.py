@@ -7,10 +7,12 @@ Rules (HOSTILE R4-R7), whatever the store:
 - entries are only added; each carries the hash of the one before, so a change anywhere breaks every later hash;
 - the cap is one for the whole population; an analyst's quota sits inside it.
 
-A charge with scope None is paid by every atom, one with a scope only by the atoms it names (``groups``). What is spent
-is what the worst-hit atom has paid: ``spent = common + top`` with ``common`` the sum of charges on everyone and ``top``
-the largest sum of scoped charges on one atom. Each entry carries both, and a digest of every other sum (``sums``): what
-the next charge builds on is itself inside the hash chain.
+Public columns split the population into ``atoms`` 0..m-1. A question restricted to some of them reads no row of the
+others, so it costs them nothing: questions on disjoint groups are charged in parallel (SuLQ 3.1.2). A charge's scope is
+a sorted tuple of atoms, or None: paid by all. What is spent is what the worst-hit atom has paid: ``spent = common +
+top`` with ``common`` the sum of charges on everyone and ``top`` the largest sum of scoped charges on one atom. Each
+entry carries both, and a digest of every other sum (``sums``): what the next charge builds on is itself inside the hash
+chain.
 
 Besides ``MAIN``, the budget's own account, an entry may pay into further ones. ``PURE`` counts what was asked of a
 pocket (``whole``). ``KEYS`` counts the delta of keys that nobody listed (``Budget.keys``): a charge of both is one
@@ -25,14 +27,66 @@ from __future__ import annotations
 import hashlib
 import json
 import secrets
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass
 from fractions import Fraction
 from typing import Protocol
 
-from dodona.errors import BudgetSpent
+from dodona.errors import BudgetSpent, Refused
 from dodona.privacy.budget import KEY_UNITS, Budget
-from dodona.privacy.ledger import groups as scopes
 from dodona.privacy.numbers import show
+
+MOST_ATOMS = 65_536
+
+
+def normal_scope(scope: Iterable[int] | None, atoms: int) -> tuple[int, ...] | None:
+    """The one form of a scope: sorted, without repeats, and None when it names every atom."""
+    if scope is None:
+        return None
+    named = tuple(scope)
+    if not named or any(isinstance(a, bool) or not isinstance(a, int) or not 0 <= a < atoms for a in named):
+        raise Refused(
+            f"A scope must name at least one atom, each a whole number from 0 to {atoms - 1}. This one does not."
+        )
+    distinct = tuple(sorted(set(named)))
+    return None if len(distinct) == atoms else distinct
+
+
+def scope_runs(scope: Iterable[int]) -> Iterator[tuple[int, int]]:
+    """Runs of neighbouring atoms, first and last inclusive: (0, 1, 2, 7) gives (0, 2), (7, 7)."""
+    first: int | None = None
+    last = -1
+    for atom in scope:
+        if first is None or atom != last + 1:
+            if first is not None:
+                yield first, last
+            first = atom
+        last = atom
+    if first is not None:
+        yield first, last
+
+
+def write_scope(scope: tuple[int, ...] | None) -> str | None:
+    """A scope as short text, the same text for the same scope: "0-2,7"."""
+    return None if scope is None else ",".join(f"{a}-{b}" if a < b else str(a) for a, b in scope_runs(scope))
+
+
+def read_scope(text: str | None) -> tuple[int, ...] | None:
+    """The inverse of ``write_scope``. Raises ValueError on anything it cannot have made."""
+    if text is None:
+        return None
+    atoms: list[int] = []
+    for part in text.split(","):
+        first, _, last = part.partition("-")
+        low, high = int(first), int(last or first)
+        if high >= MOST_ATOMS:
+            raise ValueError("a scope names an atom that cannot exist")
+        atoms.extend(range(low, high + 1))
+    scope = tuple(atoms)
+    if write_scope(scope) != text:
+        raise ValueError("a scope is not in its one form")
+    return scope
+
 
 CHARGE, GRANT, ANSWER, SCHEMA, FORMAT = "charge", "grant", "answer", "schema", "format"
 MAIN, PURE, KEYS = "main", "pure", "keys"
@@ -80,7 +134,7 @@ class Entry:
 
     def digest(self) -> str:
         """SHA-256 over every field but ``hash``. JSON of lists of texts, integers and null is canonical: one-to-one."""
-        question = [self.analyst, self.request_id, self.what, self.detail, self.amount, scopes.written(self.scope)]
+        question = [self.analyst, self.request_id, self.what, self.detail, self.amount, write_scope(self.scope)]
         totals = [self.common_after, self.total_after, self.previous]
         fields: list[object] = [self.seq, self.kind, self.time, *question, *totals]
         if self.state:

@@ -14,8 +14,19 @@ from collections.abc import Iterable
 from datetime import UTC, datetime
 
 from dodona.errors import LedgerCorrupt, Refused
-from dodona.privacy.ledger import ANSWER, CHARGE, FORMAT, GRANT, KEYS, PURE, SCHEMA, UNLIMITED, Entry, Genesis
-from dodona.privacy.ledger import groups as scopes
+from dodona.privacy.ledger import (
+    ANSWER,
+    CHARGE,
+    FORMAT,
+    GRANT,
+    KEYS,
+    PURE,
+    SCHEMA,
+    UNLIMITED,
+    Entry,
+    Genesis,
+    read_scope,
+)
 from dodona.privacy.ledger import store as rows
 from dodona.privacy.ledger.store import NOT_A_LEDGER, Store, append, broken, check_answer, entries
 from dodona.privacy.ledger.sums import BROKEN, POCKET_OWNER, Sums, capacity, read_grant, write
@@ -286,7 +297,7 @@ class Tip:
                     raise ValueError("an amount is none")
                 missing -= times
                 paid = [(name, each * times) for name, each, _ in rows.read_further(further)]
-                sums.count(kind, analyst, units, amount, scopes.read(scope), paid, schema, times)
+                sums.count(kind, analyst, units, amount, read_scope(scope), paid, schema, times)
             sums.settle()
         except (ValueError, TypeError, IndexError):
             raise LedgerCorrupt(rows.NOT_A_LEDGER) from None

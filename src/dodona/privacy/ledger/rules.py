@@ -19,6 +19,7 @@ from dodona.privacy.ledger import (
     GRANT,
     KEYS,
     MAIN,
+    MOST_ATOMS,
     PURE,
     SCHEMA,
     UNLIMITED,
@@ -29,10 +30,10 @@ from dodona.privacy.ledger import (
     Question,
     Receipt,
     Verified,
+    normal_scope,
     too_much,
     too_much_delta,
 )
-from dodona.privacy.ledger import groups as scopes
 from dodona.privacy.ledger.replay import Replay
 from dodona.privacy.ledger.store import NOT_A_LEDGER, Store, broken, check_answer, entries, find_answer, sha256_of
 from dodona.privacy.ledger.sums import BROKEN, POCKET_OWNER, SCHEMA_DIGEST, Sums, capacity, written_grant
@@ -72,8 +73,8 @@ def now() -> datetime:
 
 def checked(atoms: int, neighbours: str) -> None:
     """What every store demands before it is opened."""
-    if isinstance(atoms, bool) or not isinstance(atoms, int) or not 1 <= atoms <= scopes.MOST_ATOMS:
-        raise BadEffort(f"atoms must be a whole number from 1 to {scopes.MOST_ATOMS}. Got {atoms!r}.")
+    if isinstance(atoms, bool) or not isinstance(atoms, int) or not 1 <= atoms <= MOST_ATOMS:
+        raise BadEffort(f"atoms must be a whole number from 1 to {MOST_ATOMS}. Got {atoms!r}.")
     if neighbours not in ("replace", "add-remove"):
         raise BadEffort(f'neighbours must be "replace" or "add-remove". Got {neighbours!r}.')
 
@@ -152,7 +153,7 @@ class ChainLedger:
             return self._session.sums.paid(account, None)
 
     def left(self, scope: tuple[int, ...] | None = None, account: str = MAIN, analyst: str = "") -> int:
-        touched = scopes.normal(scope, self.genesis.atoms)
+        touched = normal_scope(scope, self.genesis.atoms)
         with self._session.transaction():
             sums = self._session.sums
             self._budget(account)
@@ -326,7 +327,7 @@ class ChainLedger:
                 "Delta for keys must be paid beside an amount of the budget itself, in one charge. It is not."
             )
         self._budget(KEYS if asked.keys else asked.account)
-        return replace(asked, scope=scopes.normal(asked.scope, self.genesis.atoms))
+        return replace(asked, scope=normal_scope(asked.scope, self.genesis.atoms))
 
 
 def _place(entry: Entry) -> int:

@@ -7,8 +7,7 @@ from collections.abc import Iterable
 from typing import Any, Protocol
 
 from dodona.errors import LedgerCorrupt
-from dodona.privacy.ledger import Entry, Further
-from dodona.privacy.ledger import groups as scopes
+from dodona.privacy.ledger import Entry, Further, read_scope, write_scope
 
 COLUMNS = (
     "seq, kind, time, analyst, request_id, what, detail, amount, scope, common_after, total_after, previous, hash, "
@@ -45,7 +44,7 @@ def entry_of(row: tuple[object, ...]) -> Entry:
         if any(type(value) not in kinds for value, kinds in zip(row, _TYPES, strict=True)):
             raise ValueError("a column of another type")
         fields = list(row)
-        fields[8] = scopes.read(fields[8])  # type: ignore[arg-type]
+        fields[8] = read_scope(fields[8])  # type: ignore[arg-type]
         fields[14] = read_further(fields[14])  # type: ignore[arg-type]
         return Entry(*fields)  # type: ignore[arg-type]
     except ValueError:
@@ -55,7 +54,7 @@ def entry_of(row: tuple[object, ...]) -> Entry:
 def append(db: Store, sealed: Entry) -> None:
     """Writes a sealed entry."""
     question = (sealed.analyst, sealed.request_id, sealed.what, sealed.detail, sealed.amount)
-    links = (scopes.written(sealed.scope), sealed.common_after, sealed.total_after, sealed.previous, sealed.hash)
+    links = (write_scope(sealed.scope), sealed.common_after, sealed.total_after, sealed.previous, sealed.hash)
     sums = (sealed.number, written_further(sealed.further), sealed.schema, sealed.state, sealed.salt)
     row = (sealed.seq, sealed.kind, sealed.time, *question, *links, *sums)
     db.execute(f"INSERT INTO entries({COLUMNS}) VALUES({', '.join('?' * len(row))})", row)

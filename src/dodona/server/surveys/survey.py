@@ -21,8 +21,7 @@ from dodona.local.cells import Cells
 from dodona.local.client import invitation
 from dodona.local.groups import Box
 from dodona.local.scheme import VERSION, Scheme, scheme_for
-from dodona.mechanisms.response import TwoLevel
-from dodona.mechanisms.window import WindowResponse
+from dodona.mechanisms.response import TwoLevel, WindowResponse
 from dodona.privacy.numbers import exact
 from dodona.query.expr import Column, Literal
 from dodona.query.schema import Category, Flag, Real, Schema

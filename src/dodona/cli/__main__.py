@@ -1,5 +1,0 @@
-"""``python -m dodona.cli``."""
-
-from dodona.cli import main
-
-main()
