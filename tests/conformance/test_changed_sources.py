@@ -242,6 +242,28 @@ def test_a_source_that_is_gone_is_refused_in_words_without_its_path(place: Any, 
     assert curator.left == 1
 
 
+def test_a_join_is_of_the_files_whose_texts_were_read(tmp_path: Path) -> None:
+    """A join is opened when it is first asked for; a file that changed before is not the one that was read."""
+    path = tmp_path / "rows.parquet"
+
+    def write(last: bytes) -> None:
+        cells = pa.array([b"a", b"b", last], pa.binary())
+        words = pa.Array.from_buffers(pa.string(), 3, cells.buffers())  # as a writer that checks nothing does
+        pq.write_table(pa.table({"who": ["u", "v", "w"], "word": words}), path, store_schema=False)
+
+    write(b"c")
+    pq.write_table(pa.table({"who": ["u", "v", "w"], "rooms": [1, 2, 3]}), tmp_path / "homes.parquet")
+    facts: dict[str, Any] = {"unit": dd.Unit("who", 1), "neighbours": "add-remove"}
+    visits = dd.Table(path, dd.Schema({"word": dd.Text(3)}), **facts)
+    homes = dd.Table(tmp_path / "homes.parquet", dd.Schema({"rooms": dd.Integer(0, 9)}), **facts)
+    dataset = dd.Dataset({"visits": visits, "homes": homes}, "who", budget=dd.Budget(epsilon=1))
+    write(b"\xff\xfe")
+    for question in ("COUNT(*)", "SUM(rooms)"):
+        with pytest.raises(BadTable, match="open the table anew"):
+            dataset.sql(f"SELECT {question} FROM visits JOIN homes ON visits.who = homes.who", epsilon=1)
+    assert dataset.ledger.entries() == []
+
+
 def test_a_local_question_about_a_changed_source_charges_no_row(tmp_path: Path) -> None:
     path = tmp_path / "rows.parquet"
     pq.write_table(pa.table(TYPED), path)

@@ -14,8 +14,9 @@ import pytest
 from dodona.engines.engine import Engine
 from dodona.engines.postgres import PostgresEngine
 from dodona.engines.sql import Longest
+from dodona.errors import BadTable
 from dodona.query.plan import compile_query
-from dodona.query.schema import Category, Flag, Integer, Real, Schema
+from dodona.query.schema import Category, Flag, Integer, Real, Schema, Text
 from dodona.query.statistic import Features as Vector
 from dodona.query.statistic import Gate, Outer, Partition, Query, Stack, Value, as_expr
 from dodona.query.unit import Unit
@@ -235,3 +236,18 @@ def test_v4_v15_v35_every_query_is_total_and_exact(rows: list[Any], postgres: Po
         program = compile_query(query, SCHEMA, level=False).program
         assert [int(t) for t in engine.totals(program)] == reference_totals(program, rows), query
     engine.close()
+
+
+def test_a_database_that_may_hold_what_is_no_text_is_refused(postgres: PostgresServer) -> None:
+    """In SQL_ASCII texts are any bytes: one row could end each question that brings a text out, such as its keys."""
+    with postgres.connect() as db:
+        db.execute("CREATE DATABASE bytes ENCODING 'SQL_ASCII' LC_COLLATE 'C' LC_CTYPE 'C' TEMPLATE template0")
+    try:
+        with postgres.connect("bytes") as db:
+            db.execute("CREATE TABLE words (word text)")
+        for settings in ("", "?client_encoding=UTF8"):
+            with pytest.raises(BadTable, match="UTF8. Got SQL_ASCII"):
+                PostgresEngine(f"{postgres.url('bytes')}{settings}#words", Schema({"word": Text(4)}))
+    finally:
+        with postgres.connect() as db:
+            db.execute("DROP DATABASE bytes WITH (FORCE)")

@@ -100,11 +100,20 @@ class DuckDBEngine(SqlEngine):
         return not self._joined and not self._source.views
 
     def join(self, parts: Sequence[Part]) -> Any:
-        """In DuckDB, for every question anew."""
-        held = [part.engine._source if isinstance(part.engine, DuckDBEngine) else None for part in parts]
-        if None in held:
+        """In DuckDB, for every question anew; of the very files that each table was opened on, whose texts were read."""
+        engines = [part.engine for part in parts if isinstance(part.engine, DuckDBEngine)]
+        if len(engines) < len(parts):
             return super().join(parts)
-        return sources.join_sources(parts, [source for source in held if source is not None])
+        opened = tuple(stamp for engine in engines for stamp in engine._opened())
+        joined = sources.join_sources(parts, [engine._source for engine in engines], opened)
+        joined.check()
+        return joined
+
+    def _opened(self) -> Iterator[tuple[str, tuple[int, ...]]]:
+        """Each file, and what told it from others when the table was opened."""
+        yield from self._source.stamps
+        for file, stamp in zip(self._read(), self._first, strict=True):
+            yield file, () if stamp is None else stamp[:4]
 
     @property
     def order(self) -> str:
@@ -131,9 +140,13 @@ class DuckDBEngine(SqlEngine):
     # -- connections -----------------------------------------------------------------------------------------------
 
     def _stamp(self) -> Stamp:
-        """Of all files that are read; of a database also of the log beside it."""
+        """Of all files that are read."""
+        return tuple(map(_stamp_of, self._read()))
+
+    def _read(self) -> tuple[str, ...]:
+        """All files that are read; of a database also the log beside it."""
         attached = () if self._source.attach is None else (self._source.attach, f"{self._source.attach}.wal")
-        return tuple(map(_stamp_of, (*self._source.files, *attached)))
+        return (*self._source.files, *attached)
 
     def _connection(self) -> tuple[Stamp, Any]:
         """This process's own connection, and the stamp of the files it was opened on, which they still have."""

@@ -75,8 +75,8 @@ class Source:
 
     ``files`` may be read after the lock; ``attach`` is a database file to attach first. ``parts``: what was described
     to find the columns, each with the same types; none for a copy of ours. ``held``: numbers of open files to close at
-    the end. ``stamps``: files that were copied at opening, and what told them from others then. ``copied``: columns out
-    of such copies, which are never described again. ``views``: which views are read, and what was seen of
+    the end. ``stamps``: files that were copied, or joined, and what told them from others at opening. ``copied``: columns
+    out of such copies, which are never described again. ``views``: which views are read, and what was seen of
     them.
     """
 
@@ -265,8 +265,11 @@ def required_columns(source: Source) -> frozenset[str]:
     return frozenset(name for name, _, null, *_ in told if null == "NO")
 
 
-def join_sources(parts: Sequence[Part], held: Sequence[Source]) -> Source:
-    """Their rows side by side, as a source: of each person every row of the first with every one of the others."""
+def join_sources(parts: Sequence[Part], held: Sequence[Source], opened: tuple[tuple[str, Stamp], ...]) -> Source:
+    """Their rows side by side, as a source: of each person every row of the first with every one of the others.
+
+    ``opened``: all files that are read, with their stamps when each table was opened.
+    """
     attached = {source.attach for source in held} - {None}
     if len(attached) > 1:
         raise BadTable("tables of .duckdb files are joined in one file. Got two: put the tables into one.")
@@ -294,7 +297,7 @@ def join_sources(parts: Sequence[Part], held: Sequence[Source]) -> Source:
         next(iter(attached), None),
         (relation,),
         (),
-        tuple(stamp for source in held for stamp in source.stamps),
+        opened,
         frozenset(copied),
         tuple(view for source in held for view in source.views),
     )

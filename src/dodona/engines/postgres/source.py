@@ -138,8 +138,8 @@ def connect(address: str) -> Any:
 def found(connection: Any, source: str) -> Source:
     """The table or view, and its columns."""
     encoding = connection.execute("SELECT current_setting('server_encoding')").fetchone()[0]
-    if encoding not in ("UTF8", "SQL_ASCII"):
-        raise BadTable(f"the database must hold its texts in UTF8. Got {encoding}.")
+    if encoding != "UTF8":  # in SQL_ASCII one row's bytes could be no text, and end the question that meets it
+        raise BadTable(f"the database must hold its texts in UTF8. Got {_word(encoding)}.")
     table = split(source)[1]
     tables = connection.execute(_FIND, {"name": table}).fetchall()
     if len(tables) != 1:
@@ -156,6 +156,11 @@ def found(connection: Any, source: str) -> Source:
     relation = f"{quote_name(schema)}.{quote_name(name)}"
     # A lock lasts to the end of the transaction, and is taken by any statement that names the relation.
     return Source(relation, columns, kind_of in ("r", "m"), f"SELECT FROM {relation} LIMIT 0;{look}", sight)
+
+
+def _word(told: str | bytes) -> str:
+    """A database in SQL_ASCII gives bytes for texts."""
+    return told if isinstance(told, str) else told.decode("ascii", "replace")
 
 
 def read_sight(cursor: Any) -> Sight:
