@@ -246,7 +246,7 @@ def test_a_database_that_may_hold_what_is_no_text_is_refused(postgres: PostgresS
         with postgres.connect("bytes") as db:
             db.execute("CREATE TABLE words (word text)")
         for settings in ("", "?client_encoding=UTF8"):
-            with pytest.raises(BadTable, match="UTF8. Got SQL_ASCII"):
+            with pytest.raises(BadTable, match=r"UTF8\. Got SQL_ASCII"):
                 PostgresEngine(f"{postgres.url('bytes')}{settings}#words", Schema({"word": Text(4)}))
     finally:
         with postgres.connect() as db:

@@ -100,7 +100,7 @@ class DuckDBEngine(SqlEngine):
         return not self._joined and not self._source.views
 
     def join(self, parts: Sequence[Part]) -> Any:
-        """In DuckDB, for every question anew; of the very files that each table was opened on, whose texts were read."""
+        """In DuckDB, for every question anew; of the very files that each table was opened on and read."""
         engines = [part.engine for part in parts if isinstance(part.engine, DuckDBEngine)]
         if len(engines) < len(parts):
             return super().join(parts)

@@ -75,8 +75,8 @@ class Source:
 
     ``files`` may be read after the lock; ``attach`` is a database file to attach first. ``parts``: what was described
     to find the columns, each with the same types; none for a copy of ours. ``held``: numbers of open files to close at
-    the end. ``stamps``: files that were copied, or joined, and what told them from others at opening. ``copied``: columns
-    out of such copies, which are never described again. ``views``: which views are read, and what was seen of
+    the end. ``stamps``: files that were copied, or joined, and what told them from others at opening. ``copied``:
+    columns out of such copies, which are never described again. ``views``: which views are read, and what was seen of
     them.
     """
 
