@@ -127,6 +127,32 @@ def test_every_engine_joins_people_alike(tmp_path, place, ids, request):
     assert {r["city"]: round(r["n"]) for r in found if round(r["n"])} == cities
 
 
+MADE = (  # people made of rows that are joined to private and to public tables
+    "SELECT old, COUNT(*) AS n, SUM(x) AS x, SUM(last) AS l FROM (SELECT visits.patient, age > 40 AS old, "
+    "LEAST(SUM(visits.cost), 150) AS x, LAST(visits.cost ORDER BY patients.cost) AS last "
+    f"FROM {JOIN} WHERE patients.cost < 8 GROUP BY visits.patient, age > 40) GROUP BY old",
+    "SELECT city, SUM(x) AS x, COUNT(*) AS n FROM (SELECT v.patient, city, LEAST(COUNT(*), 3) AS x FROM visits v "
+    "JOIN zips USING (zip) GROUP BY v.patient, city HAVING MAX(cost) > 20) GROUP BY city OPTIONS (max_groups = 2)",
+)
+
+
+@pytest.mark.parametrize("place", [place for place in PLACES if place != "memory"])
+def test_people_are_made_of_joined_rows_alike(tmp_path, place, request):
+    visits, patients = drawn(11)
+    where = request.getfixturevalue(place) if place in ("postgres", "spark") else tmp_path
+    here, there = (tables(at, where, visits, patients) for at in ("memory", place))
+    for asked in MADE:
+        assert exact(here, asked) == exact(there, asked)
+    rows = exact(here, MADE[0])
+    people: dict[Any, list[tuple[Any, ...]]] = {}
+    for row in pairs(visits, patients):
+        if row[4] is not None and (row[5] is None or row[5] < 8):
+            people.setdefault((row[0], row[4] > 40), []).append(row)
+    sums = {key: min(sum(min(max(r[2] or 0, 0), 100) for r in own), 150) for key, own in people.items()}
+    own = {old: sum(x for (_, o), x in sums.items() if o == old) for old in (False, True)}
+    assert {row["old"]: round(row["x"]) for row in rows if row["old"] in own} == own
+
+
 def totals(held: dict[str, Any], query: dd.Query) -> list[int]:
     dataset = dd.Dataset(held, "patient", budget=dd.Budget(epsilon=1))
     table = dataset[JOIN]._table  # type: ignore[attr-defined]
@@ -295,3 +321,15 @@ def test_nothing_is_counted_of_a_join_before_it_is_paid_for(tmp_path: Path) -> N
     joined = dd.Dataset(held, "patient", budget=dd.Budget(epsilon=1))[JOIN]
     assert joined._table.engine._count.opened == 0  # type: ignore[attr-defined]
     assert dd.Exact(joined._table).ask("1").total > 0  # type: ignore[attr-defined]
+
+
+def test_learners_and_losses_take_joined_tables_of_a_stated_size():
+    visits, patients = drawn(2, people=60)
+    data = dd.Dataset(tables("memory", Path(), visits, patients), "patient", budget=dd.Budget(epsilon=500, delta=1e-6))
+    joined = data["visits"].join(f"{JOIN} JOIN zips USING (zip)", rows=80)
+    assert joined.rows == 80
+    model = dd.learn.KMeans(2, share=0.1).fit(joined.select_columns("age", "cost"))
+    assert model.cluster_centers_.shape == (2, 2)
+    assert joined.losses(["age"], share=0.1).to_dicts()[-1]["what"] == "missing or no number"
+    with pytest.raises(BadTable, match="whole number"):
+        data["visits"].join(JOIN, rows=0)

@@ -158,7 +158,8 @@ class People:
         """The steps' values for all rows, piece by piece on all cores, 0 where NULL; and where that is."""
         found = {step: np.empty(self._rows) for step in steps}
         nulls = {step: np.zeros(self._rows, dtype=np.bool_) for step in steps}
-        engine = MemoryEngine(self._all.schema, self._all.read(program), self._rows)  # texts are read once
+        told = {name: (codes.astype(np.float64), None) for name, (codes, _) in self._fates.items() if program.fates}
+        engine = MemoryEngine(self._all.schema, {**self._all.read(program), **told}, self._rows)  # texts are read once
 
         def fill(starts: range) -> None:
             for start in starts:

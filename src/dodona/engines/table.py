@@ -164,8 +164,6 @@ class Table:
 
         ``rows``: about how many there are, if that is publicly known.
         """
-        if rows is not None and (isinstance(rows, bool) or not isinstance(rows, int) or rows < 1):
-            raise BadTable(f"rows must be a whole number, at least 1. Got {rows!r}.")
         unit = self.unit
         if unit is None or unit.column is None:
             raise Unsupported("a person comes first only where the table says whose rows they are (Unit).")
@@ -177,7 +175,17 @@ class Table:
         from dodona.engines.people import PersonsEngine
 
         other.unit.checked(made.schema)
-        other.engine, other.tables, other._stated = PersonsEngine(self.engine, made, other.unit), None, rows
+        other.engine, other.tables = PersonsEngine(self.engine, made, other.unit), None
+        return other.about(rows)
+
+    def about(self, rows: int | None) -> Table:
+        """The same rows, of which it is publicly known that there are about so many."""
+        if rows is not None and (isinstance(rows, bool) or not isinstance(rows, int) or rows < 1):
+            raise BadTable(f"rows must be a whole number, at least 1. Got {rows!r}.")
+        if rows is not None and self.neighbours == "replace":
+            raise BadTable("rows are stated only under add-remove; under replace they are counted.")
+        other = copy(self)
+        other._stated = rows
         return other
 
     def bounded(self, bounds: Bounds | None) -> Table:

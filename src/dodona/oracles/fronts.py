@@ -45,8 +45,10 @@ class Where(Front):
         return replace(request, query=gated)
 
 
-def gated(oracle: Oracle, scope: Scope) -> Oracle:
-    """The oracle of tables joined, of the rows alone that a JOIN finds a match for."""
+def gated(oracle: Oracle, scope: Scope, rows: int | None = None) -> Oracle:
+    """The oracle of tables joined, of the rows alone that a JOIN finds a match for; of about so many ``rows``."""
+    if isinstance(oracle, Curator) and rows is not None:
+        oracle = oracle.beside(oracle._table.about(rows))
     for condition in scope.conditions:
         oracle = Where(oracle, condition)
     return oracle

@@ -227,14 +227,15 @@ class Oracle(ABC):
             "(dodona.Dataset, or [tables.NAME] in survey.toml)."
         )
 
-    def join(self, text: str) -> Oracle:
+    def join(self, text: str, *, rows: int | None = None) -> Oracle:
         """Another table of the same dataset, or tables joined, as FROM writes them: ``visits JOIN zips USING (zip)``.
 
-        Rows that a JOIN leaves out count in no total; means still divide by the number of all rows.
+        Rows that a JOIN leaves out count in no total; means still divide by the number of all rows. ``rows``: about how
+        many rows a join of private tables has, if that is publicly known; means and learners need it.
         """
         from dodona.oracles.fronts import gated
 
-        return gated(*self.joined(read_from(text)))
+        return gated(*self.joined(read_from(text)), rows=rows)
 
     def losses(
         self, columns: Sequence[str] | None = None, *, request_id: str | None = None, **stated: Unpack[Stated]

@@ -210,8 +210,10 @@ class Remote(Oracle):
             self._joins[source] = other, Scope(found["tables"], conditions)
         return self._joins[source]
 
-    def join(self, text: str) -> Oracle:
-        """As everywhere; rows without a match are left out there."""
+    def join(self, text: str, *, rows: int | None = None) -> Oracle:
+        """As everywhere; rows without a match are left out there. How many rows a join has is not said over a line."""
+        if rows is not None:
+            raise Unsupported("about how many rows a join has is said by who holds them: leave rows out.")
         return self.joined(read_from(text))[0]
 
     @property

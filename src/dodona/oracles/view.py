@@ -23,6 +23,7 @@ from dodona.query.expr import Call, Column, Expr, Literal
 from dodona.query.persons import OfPeople, read_persons
 from dodona.query.quantiles import Quantiles
 from dodona.query.schema import Integer, Real, Schema
+from dodona.query.select.source import source_of
 from dodona.query.statistic import (
     Distinct,
     Features,
@@ -38,6 +39,7 @@ from dodona.query.statistic import (
     Stack,
     Value,
 )
+from dodona.query.text import parse_tree
 from dodona.query.unit import Bounds
 
 
@@ -144,10 +146,24 @@ def require_people(oracle: Oracle) -> None:
 def persons_of(
     oracle: Oracle, table: Table, select: str, on: Callable[[Table], Oracle], **stated: Unpack[OfPeople]
 ) -> Oracle:
-    """The oracle of the people that a SELECT makes of a table's rows; HAVING is a condition of each question."""
+    """The oracle of the people that a SELECT makes of rows, of ``table`` or of tables joined to it; HAVING is a
+    condition of each question.
+    """
     require_people(oracle)
-    bounds = Bounds(stated.get("max_rows"), stated.get("max_groups"))
-    made = read_persons(select, table.schema, table.name, oracle.whose, groups=bounds.max_groups, rows=bounds.max_rows)
+    bounds, scope = Bounds(stated.get("max_rows"), stated.get("max_groups")), None
+    tree = parse_tree(select)
+    source = source_of(tree) if type(tree).__name__ == "Select" else None
+    if source is not None and source.joins and table.tables is not None:
+        table, scope = table.tables.join(source)
+    made = read_persons(
+        select,
+        table.schema,
+        table.name,
+        None if table.unit is None else table.unit.column,
+        groups=bounds.max_groups,
+        rows=bounds.max_rows,
+        scope=scope,
+    )
     people = on(table.persons(made, stated.get("rows")))
     if made.having is None:
         return people

@@ -25,7 +25,7 @@ from dodona.query.expr import Expr
 from dodona.query.plan import SUM_BITS, Planner
 from dodona.query.program import Program
 from dodona.query.schema import Category, Column, Date, Flag, Integer, Real, Schema, same_name
-from dodona.query.select.source import Scope, settle_names
+from dodona.query.select.source import Scope, settle_names, source_of
 from dodona.query.text import parse_tree, refuse, translate
 from dodona.query.types import Type, numeric
 
@@ -41,7 +41,7 @@ _KINDS = {
     "ArgMin": "first",
     "ArgMax": "last",
 }
-_CLAUSES = frozenset({"expressions", "from", "from_", "where", "group", "having", "kind"})
+_CLAUSES = frozenset({"expressions", "from", "from_", "joins", "where", "group", "having", "kind"})
 
 
 @dataclass(frozen=True)
@@ -89,19 +89,26 @@ class OfPeople(TypedDict, total=False):
 
 
 def read_persons(
-    text: str, schema: Schema, name: str, whose: str | None, *, groups: int | None = None, rows: int | None = None
+    text: str,
+    schema: Schema,
+    name: str,
+    whose: str | None,
+    *,
+    groups: int | None = None,
+    rows: int | None = None,
+    scope: Scope | None = None,
 ) -> Persons:
     """The inner SELECT. ``groups``: how many groups one person counts in. ``rows``: sums and counts that state no range
-    get that of so many rows.
+    get that of so many rows. ``scope``: what names mean where its rows are those of tables joined.
     """
     if whose is None:
         raise BadQuery(f"a person comes first only where the table says whose rows they are, and {name} does not.")
-    return _Reader(schema, name, whose, rows).read(text, groups)
+    return _Reader(schema, name, whose, rows, scope).read(text, groups)
 
 
 class _Reader:
-    def __init__(self, schema: Schema, name: str, whose: str, rows: int | None) -> None:
-        self.schema, self.name, self.whose, self.rows = schema, name, whose, rows
+    def __init__(self, schema: Schema, name: str, whose: str, rows: int | None, scope: Scope | None) -> None:
+        self.schema, self.name, self.whose, self.rows, self.scope = schema, name, whose, rows, scope
         self.planner = Planner(schema, True, {})
         self.columns: dict[str, Column] = {}
         self.measures: dict[str, Measure] = {}
@@ -111,22 +118,22 @@ class _Reader:
     def read(self, text: str, groups: int | None) -> Persons:
         tree = parse_tree(text)
         odd = [clause for clause, value in tree.args.items() if value and clause not in _CLAUSES]
-        source = tree.args.get("from") or tree.args.get("from_")
-        table: Any = None if source is None else source.this
-        plain = type(table).__name__ == "Table" and same_name(str(table.name), self.name)
-        if type(tree).__name__ != "Select" or odd or not plain:
+        source = source_of(tree) if type(tree).__name__ == "Select" and not odd else None
+        if source is None or not (self.scope or (not source.joins and same_name(source.table, self.name))):
             raise BadQuery(
                 f"the SELECT that makes people of rows reads {self.name}, with WHERE, GROUP BY {self.whose} and "
                 "HAVING, and nothing else."
             )
-        called = str(table.alias) or self.name
-        settle_names(tree, self.schema, Scope({called: {own: own for own in (*self.schema, self.whose)}}))
+        known = {source.alias: {own: own for own in self.schema}} if self.scope is None else dict(self.scope.columns)
+        known[source.alias] = {**known[source.alias], self.whose: self.whose}
+        settle_names(tree, self.schema, Scope(known))
         group = tree.args.get("group")
         listed = [translate(key) for key in (group.expressions if group else [])]
         whose = [key for key in listed if self._is_whose(key)]
         if len(whose) != 1:
             raise BadQuery(f"a person comes first by GROUP BY {self.whose}, alone or with further keys.")
-        build, gates = self.planner.build, list[int]()
+        build = self.planner.build
+        gates = [self.planner.compiler.condition(of).step for of in (self.scope.conditions if self.scope else ())]
         if tree.args.get("where"):
             gates.append(self.planner.compiler.condition(translate(tree.args["where"].this)).step)
         names = {self._key(item): item for item in tree.expressions if self._is_key(item, listed)}

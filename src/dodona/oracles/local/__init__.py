@@ -79,6 +79,12 @@ class Local(Oracle):
         analyst: str = "local",
         create: bool = False,
     ) -> None:
+        if table.unit is not None:
+            raise Unsupported(
+                "nobody is trusted here, so nobody can look at all rows of a person: each row would randomise itself, "
+                "and a person with several would be protected less. Open a table with one row a person, without a unit "
+                "and with neighbours='replace', or ask a Curator."
+            )
         if table.neighbours != "replace":
             raise Unsupported("the local model counts rows in public: use Table(..., neighbours='replace').")
         if not table.engine.lasting_order:
