@@ -226,7 +226,7 @@ def shown_law(threshold: Threshold, count: int, outside: float = OUTSIDE) -> exa
 
     Lower bounds; counts far above the threshold are one outcome, as are all that are not shown.
     """
-    if count == 0:
+    if count == 0 and not threshold.domain:
         return {None: F(1)}
     far = max(threshold.least, count) + threshold.noise.quantile(1 - outside)
     told = {y: threshold.noise.probability(y - count) for y in range(threshold.least, far)}

@@ -2,12 +2,15 @@
 
 ``flip`` is Algorithm 1 of Canonne, Kamath and Steinke 2020 (arXiv:2004.00010v5), in integers. ``flips`` does many at
 once by comparing 40 uniform bits with a certified integer bracket of exp(-x); the about one in a million that the
-bracket does not decide goes to ``heads``, which extends the same uniform with more bits and more precision. Proof:
+bracket does not decide goes to ``heads``, which extends the same uniform with more bits and more precision.
+
+``few`` throws one coin for each of very many places, in time and memory of those that come up heads. Proof:
 ``bernoulli.md``.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from fractions import Fraction
 from functools import lru_cache
@@ -16,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dodona.mechanisms.bits import Bits, integer, integer_below
-from dodona.mechanisms.fixed import exp_bracket
+from dodona.mechanisms.fixed import Bracket, exp_bracket
 
 COIN_BITS = 40
 _ONE = 1 << COIN_BITS
@@ -156,3 +159,75 @@ def multiplier(rate: Fraction, bound: int) -> tuple[int, int, int]:
     # At most 63, as no word can be shifted further: then ``scale`` loses digits (or all of them), rounded down.
     down = min(63, room - (exact.numerator.bit_length() - exact.denominator.bit_length()))
     return shift, (exact.numerator << down) // exact.denominator, down
+
+
+# -- one coin for each of very many places ----------------------------------------------------------------------------
+
+Chance = Callable[[int], Bracket]
+"""Depth in bits -> a bracket of a probability in that fixed point."""
+_DEEPEST = 192  # what this does not decide (a chance of 2^-180 or less) counts as tails
+
+
+def coin(chance: Chance, bits: Bits) -> bool:
+    """True with a probability that is known by its brackets."""
+    prefix, width = 0, 0
+    for depth in (64, _DEEPEST):
+        prefix = prefix << (depth - width) | integer(depth - width, bits)
+        width = depth
+        low, high = chance(depth)
+        if prefix < low:
+            return True
+        if prefix >= high:
+            return False
+    return False
+
+
+def geometric(power: Callable[[int, int], Bracket], width: int, bits: Bits, most: int | None = None) -> int:
+    """G >= 0 with P(G >= g) = r^g; ``power(n, depth)`` brackets r^n. What is ``most`` or more may be any such number.
+
+    r^g is the product of r^(2^i) over the bits i of g, so the lowest ``width`` bits of G are independent coins, and so
+    is whether G is 2^width or more; what is beyond follows the same law again.
+    """
+    whole = 0
+    while coin(lambda depth: power(1 << width, depth), bits):
+        whole += 1 << width
+        if most is not None and whole >= most:
+            return whole
+    for place in range(width):
+
+        def one(depth: int, n: int = 1 << place) -> Bracket:
+            low, high = power(n, depth + 8)
+            unit = 1 << (depth + 8)
+            return (low << depth) // (unit + low), -(-(high << depth) // (unit + high))
+
+        whole += coin(one, bits) << place
+    return whole
+
+
+def exponential(rate: Fraction, bits: Bits) -> int:
+    """G >= 0 with P(G >= g) = exp(-g ``rate``), for a ``rate`` > 0."""
+    width = max(0, 6 - math.floor(math.log2(max(rate, Fraction(1, 1 << 60)))))
+    return geometric(lambda n, depth: exp_bracket(n * rate, depth), width, bits)
+
+
+def few(chance: Fraction, among: int, bits: Bits) -> list[int]:
+    """Of the places 0..``among``-1 those whose coin, heads with probability ``chance`` < 1, comes up heads."""
+    tails = 1 - chance
+    width = among.bit_length()
+
+    def power(n: int, depth: int) -> Bracket:
+        # Squaring at p binary digits doubles what is lost, and loses one unit more.
+        p = depth + 2 * n.bit_length() + 8
+        low = tails.numerator * (1 << p) // tails.denominator
+        high = low + 1
+        for _ in range(n.bit_length() - 1):  # n is a power of two
+            low, high = low * low >> p, (high * high >> p) + 1
+        return low >> (p - depth), (high >> (p - depth)) + 1
+
+    found: list[int] = []
+    if chance:
+        place = geometric(power, width, bits, among)
+        while place < among:
+            found.append(place)
+            place += 1 + geometric(power, width, bits, among)
+    return found

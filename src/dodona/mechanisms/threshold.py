@@ -6,6 +6,9 @@ one person; ``delta`` is the exact chance that one of them is shown. Proof note:
 
 ``Truncated`` is Laplace noise kept within [-reach, reach]: of all laws for one key a person it shows the most
 (Desfontaines, Voss, Gipson and Mandayam 2022, Theorems 1 and 3).
+
+Where the keys that there can be are known, only too many to list (``domain``), nothing exists because of one person:
+all of them get noise, none of it costs delta, and of those that nobody has are drawn the few that pass, not all.
 """
 
 from __future__ import annotations
@@ -22,6 +25,7 @@ from numpy.typing import NDArray
 
 from dodona.errors import BadEffort
 from dodona.mechanisms import fixed
+from dodona.mechanisms.bernoulli import coin, exponential, few, flip
 from dodona.mechanisms.bits import Bits
 from dodona.mechanisms.gaussian import DiscreteGaussian
 from dodona.mechanisms.laplace import DiscreteLaplace
@@ -34,6 +38,8 @@ MOST_KEYS = 1024
 _LISTED = 64  # terms of a tail that are summed one by one; a geometric series bounds the rest
 _DEPTH = 256  # binary digits to which chances are kept, rounded up
 _LEAST_DELTA = Fraction(1, 10**30)
+STRAYS = Fraction(1, 20)
+"""How many keys that nobody has are shown where all keys are known, on average, at most."""
 
 
 @dataclass(frozen=True)
@@ -105,7 +111,7 @@ class Truncated(AdditiveNoise):
 class ShownLaw(Law):
     """What is shown of the counts of ``here`` and of ``there``, one person apart: epsilon or rho, but for ``delta``.
 
-    A count of 0 is a key that does not occur.
+    A count of 0 is a key that does not occur; it is never shown, unless all keys are known.
     """
 
     threshold: Threshold
@@ -117,7 +123,8 @@ class ShownLaw(Law):
 @dataclass(frozen=True)
 class Threshold(Mechanism):
     """``noise`` on every count that occurs; shown from ``least`` on. ``both``: a person is replaced, and so may take
-    ``keys`` from some counts and add them to others.
+    ``keys`` from some counts and add them to others. ``domain``: how many keys there can be, where that is known and
+    all of them, those that nobody has too, get noise; else 0.
     """
 
     name: ClassVar[str] = "threshold"
@@ -125,6 +132,16 @@ class Threshold(Mechanism):
     least: int
     keys: int
     both: bool
+    domain: int = 0
+
+    @staticmethod
+    def over(noise: AdditiveNoise, domain: int, keys: int, both: bool) -> Threshold:
+        """All of ``domain`` keys with this noise; from where on ``STRAYS`` that nobody has are shown, or fewer."""
+        _moved(keys, both)
+        each = float(STRAYS / domain)
+        guess = noise.quantile(max(0.5, min(1 - 2 * each, 1 - 1e-15))) + 1
+        least = fixed.smallest_integer(lambda m: domain * _above(noise, m) <= STRAYS, guess)
+        return Threshold(noise, max(least, 1), keys, both, domain)
 
     @staticmethod
     def gaussian(rho: Fraction, delta: Fraction, keys: int, both: bool) -> Threshold:
@@ -150,6 +167,8 @@ class Threshold(Mechanism):
     def cost(self) -> Cost:
         """Epsilon where the noise has one, rho, and delta."""
         moved = _moved(self.keys, self.both)
+        if isinstance(self.noise, Truncated) and self.domain:
+            raise BadEffort("noise that is cut has no price without delta.")
         if isinstance(self.noise, DiscreteGaussian):
             return Cost(None, self.noise.cost(moved).rho, self.delta)
         each = 1 / self.noise.scale  # type: ignore[attr-defined]
@@ -159,6 +178,8 @@ class Threshold(Mechanism):
     @property
     def delta(self) -> Fraction:
         """The chance that what depends on one person alone is seen: of a key that only they have, or of an end."""
+        if self.domain:
+            return Fraction(0)
         if isinstance(self.noise, Truncated):
             return _any_of(self.noise.probability(self.noise.reach)[1], _moved(self.keys, self.both))
         return _any_of(_above(self.noise, self.least - 1), self.keys)
@@ -169,6 +190,37 @@ class Threshold(Mechanism):
         shown = np.flatnonzero(noisy >= self.least)
         return shown, noisy[shown]
 
+    def strays(self, absent: int, bits: Bits) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Of so many keys that nobody has those that are shown, by their numbers, and their noisy counts: the same law
+        as noise on each of them, in time and memory of what is shown.
+
+        First a few more than can pass, by a chance that is a fraction; then for each of them noise beyond the
+        threshold, by a geometric law that lies above the noise's; then a coin for what it lies above.
+        """
+        noise, least = self.noise, self.least
+        low, high = noise.probability(least)
+        if isinstance(noise, DiscreteGaussian):
+            rate, bend = least / noise.variance, 1 / (2 * noise.variance)
+        else:
+            rate, bend = 1 / noise.scale, Fraction(0)  # type: ignore[attr-defined]
+        digits = 128 + max(0, math.ceil(-math.log2(min(rate, Fraction(1)))))
+        e_low, e_high = fixed.exp_bracket(rate, digits)
+        unit = 1 << digits
+        low, high = low / Fraction(unit - e_low, unit), high / Fraction(unit - e_high, unit)
+        above = fixed.dyadic_above(high)
+        ratio = low / above, high / above
+
+        def kept(depth: int) -> tuple[int, int]:
+            return math.floor(ratio[0] * (1 << depth)), math.ceil(ratio[1] * (1 << depth))
+
+        ranks, noisy = [], []
+        for rank in few(above, absent, bits):
+            beyond = exponential(rate, bits)
+            if coin(kept, bits) and flip(beyond * beyond * bend, bits):
+                ranks.append(rank)
+                noisy.append(least + beyond)
+        return np.array(ranks, dtype=np.int64), np.array(noisy, dtype=np.int64)
+
     def reading(self) -> Reading:
         """How a shown count is read."""
         return _reading(self)
@@ -176,7 +228,8 @@ class Threshold(Mechanism):
     def describe(self) -> dict[str, Any]:
         """As plain data; ``restored`` is the inverse."""
         shape = {name: str(value) for name, value in vars(self.noise).items()}
-        return {"noise": self.noise.name, **shape, "least": self.least, "keys": self.keys, "both": self.both}
+        known = {"domain": self.domain} if self.domain else {}
+        return {"noise": self.noise.name, **shape, "least": self.least, "keys": self.keys, "both": self.both, **known}
 
     @staticmethod
     def restored(described: Mapping[str, Any]) -> Threshold:
@@ -187,13 +240,15 @@ class Threshold(Mechanism):
             DiscreteGaussian.name: lambda: DiscreteGaussian(Fraction(described["variance"])),
         }
         noise = kinds[described["noise"]]()
-        return Threshold(noise, int(described["least"]), int(described["keys"]), bool(described["both"]))
+        own = int(described["least"]), int(described["keys"]), bool(described["both"])
+        return Threshold(noise, *own, int(described.get("domain", 0)))
 
     @property
     def label(self) -> str:
         """Noise and threshold."""
         people = "replaced" if self.both else "added"
-        return f"{self.noise.name} {self.noise.label}, from {self.least} on, {self.keys} key(s), {people}"
+        known = f", of {self.domain:,}" if self.domain else ""
+        return f"{self.noise.name} {self.noise.label}, from {self.least} on, {self.keys} key(s), {people}{known}"
 
     @classmethod
     def settings(cls, slow: bool) -> Iterable[Threshold]:
@@ -201,6 +256,7 @@ class Threshold(Mechanism):
         delta = Fraction(1, 50)
         made = [cls.truncated(Fraction(1), delta, 1, both=False), cls.truncated(Fraction(2), delta, 1, both=True)]
         made += [cls.laplace(Fraction(2), delta, 2, both=False), cls.gaussian(Fraction(1, 2), delta, 2, both=False)]
+        made += [cls.over(DiscreteLaplace(Fraction(1)), 4, 1, both=True)]
         if slow:
             made += [cls.laplace(Fraction(n, 4), delta / n, 1, both=True) for n in range(2, 7)]
             made += [cls.truncated(Fraction(n, 4), delta / n, 1, both=n % 2 == 0) for n in range(2, 9)]
@@ -279,20 +335,21 @@ def _any_of(chance: Fraction, times: int) -> Fraction:
 
 @dataclass(frozen=True)
 class Reading:
-    """``log_above[i]``: ln P(X >= i - offset)."""
+    """``log_above[i]``: ln P(X >= i - offset). ``fewest``: people that a key which is shown may have."""
 
     least: int
     offset: int
     log_above: NDArray[np.float64]
+    fewest: int = 1
 
     def passed(self, noisy: int, counts: NDArray[np.int64]) -> NDArray[np.float64]:
         """P(Y >= ``noisy`` | Y >= T) for each true count."""
         return np.exp(np.minimum(self._log(noisy - counts) - self._log(self.least - counts), 0.0))
 
     def interval(self, noisy: int, confidence: float) -> tuple[int, int, int]:
-        """(lowest, middle, highest) true count; at least 1."""
+        """(lowest, middle, highest) true count; at least ``fewest``."""
         half = (1 - confidence) / 2
-        counts = np.arange(max(1, noisy - self.offset), noisy + self.offset + 1, dtype=np.int64)
+        counts = np.arange(max(self.fewest, noisy - self.offset), noisy + self.offset + 1, dtype=np.int64)
         at_least, at_most = self.passed(noisy, counts), 1 - self.passed(noisy + 1, counts)
         kept = counts[(at_least > half) & (at_most > half)]
         middle = counts[int(np.argmax(at_least >= 0.5))]
@@ -312,7 +369,7 @@ def _reading(threshold: Threshold) -> Reading:
     logs = np.array([noise.log_probability(k) for k in range(-offset, offset + 1)])
     # The terms are taken from beyond the last one inwards: the tails keep their digits.
     above = np.logaddexp.accumulate(logs[::-1])[::-1]
-    return Reading(threshold.least, offset, above - above[0])
+    return Reading(threshold.least, offset, above - above[0], 0 if threshold.domain else 1)
 
 
 def predicted(threshold: Threshold) -> int:

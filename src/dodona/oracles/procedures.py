@@ -6,7 +6,8 @@ they hold.
 
 Keys that nobody listed are counted where the rows are, and shown where enough people have them. Which noise: of all
 that the effort pays for, the one that shows a key of the fewest people. Nothing of a key that is not shown leaves the
-process; the order of those that are follows from what is shown of them.
+process; the order of those that are follows from what is shown of them. Without a delta all whole numbers within a
+column's bounds are keys, and those that nobody has are drawn as if each had got noise.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from numpy.typing import NDArray
 from dodona.engines.engine import Engine
 from dodona.engines.table import Table
 from dodona.errors import BadEffort, BadQuery, Unsupported
-from dodona.mechanisms import Bits, DiscreteLaplace
+from dodona.mechanisms import Bits, DiscreteGaussian, DiscreteLaplace
 from dodona.mechanisms.mechanism import AdditiveNoise
 from dodona.mechanisms.parity import COIN, ParitySolver, Roles, Words, packed, parity, solve
 from dodona.mechanisms.threshold import Threshold, best
@@ -35,7 +36,7 @@ from dodona.privacy.budget import Budget, Cost
 from dodona.query.candidates import OpenKeys, ParityProcedure, Procedure
 from dodona.query.expr import Call, Literal
 from dodona.query.plan import Plan, compile_query
-from dodona.query.schema import Category, Date, Flag, Real, Schema, Timestamp
+from dodona.query.schema import Category, Column, Date, Flag, Integer, Real, Schema, Timestamp
 from dodona.query.statistic import Query, Stack, Value
 from dodona.query.words import MOST_CATEGORIES
 
@@ -215,14 +216,19 @@ def prepare_keys(asked: OpenKeys, table: Table) -> Prepared:
     if table.unit is None and asked.each != 1:
         raise BadQuery(f"each must be 1 here: every row is a person of its own, with one {name}. Got {asked.each}.")
     both = table.neighbours == "replace"
+    first, domain = _all_there_are(name, kind, asked)
 
     def buy(effort: Effort, budget: Budget) -> Bought:
-        threshold = best(_offers(effort, budget, asked, both))
+        threshold = best(
+            _over_all(effort, budget, asked, both, domain) if domain else _offers(effort, budget, asked, both)
+        )
         told = f"shown from {threshold.least:,} people on; one person adds 1 to at most {asked.each} key(s)"
+        if domain:
+            told += f"; of the {domain:,} keys there can be, each got noise"
         return Bought(
             f"{threshold.noise.name} with a threshold",
             threshold.cost(),
-            lambda engine, bits: _shown(*engine.people_by_key(name, asked.each), threshold, bits),
+            lambda engine, bits: _shown(*engine.people_by_key(name, asked.each), threshold, first, bits),
             threshold.noise,
             told,
         )
@@ -232,6 +238,18 @@ def prepare_keys(asked: OpenKeys, table: Table) -> Prepared:
         return _told_keys(values, counts, None)
 
     return Prepared(buy, exact)
+
+
+def _all_there_are(name: str, kind: Column, asked: OpenKeys) -> tuple[int, int]:
+    """The first key and how many there can be, where all of them get noise; (0, 0) where nobody knows them."""
+    if asked.delta:
+        return 0, 0
+    if not isinstance(kind, Integer):
+        raise BadQuery(
+            f"{name!r} is text, whose values nobody can count: state delta=, what keys may take of the budget's part "
+            "for them. Without it keys are found of whole numbers only, whose bounds say which there are."
+        )
+    return int(kind.low), int(kind.high) - int(kind.low) + 1
 
 
 def with_listed(table: Table, found: Synopsis) -> Table:
@@ -277,9 +295,33 @@ def _offers(effort: Effort, budget: Budget, asked: OpenKeys, both: bool) -> Iter
         yield Threshold.gaussian(rho, asked.delta, asked.each, both)
 
 
-def _shown(values: NDArray[Any], counts: NDArray[np.int64], threshold: Threshold, bits: Bits) -> dict[str, Any]:
+def _over_all(effort: Effort, budget: Budget, asked: OpenKeys, both: bool, domain: int) -> Iterator[Threshold]:
+    if effort.kind == "tolerance":
+        raise BadEffort("keys are found for share=, epsilon= or rho=; from how many people on is told by price().")
+    moved = asked.each * (2 if both else 1)
+    pure = DiscreteLaplace.for_epsilon(moved, pure_epsilon(effort, budget, 2 * moved))
+    yield Threshold.over(pure, domain, asked.each, both)
+    if effort.kind != "epsilon" and budget.unit == "rho":
+        rho = budget.portion(effort.amount) if effort.kind == "share" else effort.amount
+        yield Threshold.over(DiscreteGaussian.for_rho(moved, rho), domain, asked.each, both)
+
+
+def _shown(
+    values: NDArray[Any], counts: NDArray[np.int64], threshold: Threshold, first: int, bits: Bits
+) -> dict[str, Any]:
     shown, noisy = threshold.show(counts, bits)
-    return _told_keys(values[shown], noisy, threshold)
+    keys = values[shown]
+    if threshold.domain:
+        ranks, more = threshold.strays(threshold.domain - len(values), bits)
+        keys, noisy = np.concatenate([keys, _absent(values, first, ranks)]), np.concatenate([noisy, more])
+    return _told_keys(keys, noisy, threshold)
+
+
+def _absent(values: NDArray[np.int64], first: int, ranks: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Of the whole numbers from ``first`` on that are not among the values those of these ranks, counted from 0."""
+    before = np.sort(values.astype(np.int64)) - first
+    before -= np.arange(len(before))  # how many absent ones come before each value
+    return np.asarray(ranks + first + np.searchsorted(before, ranks, side="right"), dtype=np.int64)
 
 
 def _told_keys(values: NDArray[Any], noisy: NDArray[np.int64], threshold: Threshold | None) -> dict[str, Any]:

@@ -139,8 +139,9 @@ _RATIO = re.compile(r"[0-9]{1,60}(/[1-9][0-9]{0,60})?", re.ASCII)
 class OpenKeys(Procedure):
     """Which values of a ``column`` enough people have, and how many have each, with noise: keys that nobody listed.
 
-    At most ``each`` values of a person count. ``delta``: the chance that one who stands alone is seen all the same. The
-    result: ``keys``, ``counts`` (with noise), and ``threshold``, what the noise is and from which count on it shows.
+    At most ``each`` values of a person count. ``delta``: the chance that one who stands alone is seen all the same; 0
+    where the column's bounds say which whole numbers there are, and all of them get noise. The result: ``keys``,
+    ``counts`` (with noise), and ``threshold``, what the noise is and from which count on it shows.
     """
 
     column: str

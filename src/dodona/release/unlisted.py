@@ -4,6 +4,8 @@
 secret, since a value that one person alone has tells that they are there. So counts get noise, and only a key whose
 noisy count reaches a threshold is shown: one that ``delta`` pays for, the chance that somebody who stands alone is seen
 all the same. The budget sets that part of its delta aside: ``Budget(epsilon=1, delta=1e-6, keys=1e-7)``.
+Whole numbers have bounds, so all that there can be are known, 10^8 of them or more. Then no delta is needed: each gets
+noise, and of those that nobody has only the few that pass the threshold are drawn.
 
 ``bounds``: noisy counts between powers of two. The shortest run of buckets that holds almost all rows is published; it
 was paid for, so it may stand in a schema.
@@ -108,11 +110,14 @@ def shortest(counts: Floats, wanted: float) -> tuple[int, int]:
     return 0, len(counts) - 1
 
 
-def keys(oracle: Oracle, column: str, *, delta: Number, each: int = 1, **stated: Unpack[Divisible]) -> Synopsis:
+def keys(
+    oracle: Oracle, column: str, *, delta: Number | None = None, each: int = 1, **stated: Unpack[Divisible]
+) -> Synopsis:
     """The keys of ``column`` that enough people have, with counts; runs on a curator, who is trusted with the rows.
 
     ``each``: as many keys of one person count, chosen by what the person has alone. ``delta``: what this takes of the
-    budget's part for keys. Each person adds 1 to the count of each of their keys; with no unit, every row is a person.
+    budget's part for keys; without it all whole numbers within the column's bounds get noise. Each person adds 1 to the
+    count of each of their keys; with no unit, every row is a person.
     """
     asked = _asked(oracle, column, each, delta)
     found = oracle.run(asked, **stated)
@@ -131,12 +136,18 @@ def keys(oracle: Oracle, column: str, *, delta: Number, each: int = 1, **stated:
     accuracy = (
         "margins hold for each key given that it is shown; keys of fewer people are missing, and nobody knows which"
     )
-    notes = {"method": found.cost.mechanism, "each": each, "delta": str(asked.delta)}
+    if asked.delta:
+        notes = {"method": found.cost.mechanism, "each": each, "delta": str(asked.delta)}
+    else:
+        notes = {"method": found.cost.mechanism, "each": each}
+        accuracy += "; about one list in twenty has a key that nobody has"
     header = Header(oracle.name, about, accuracy, found.cost.mechanism, schema, oracle.rows, found.cost, notes)
     return Synopsis(header, body)
 
 
-def plan_keys(oracle: Oracle, column: str, *, delta: Number, each: int = 1, **stated: Unpack[Divisible]) -> Outlooks:
+def plan_keys(
+    oracle: Oracle, column: str, *, delta: Number | None = None, each: int = 1, **stated: Unpack[Divisible]
+) -> Outlooks:
     """From how many people on a key would be shown, and how far off its count would be; spends nothing."""
     asked = _asked(oracle, column, each, delta)
     price = oracle.price(asked, effort=Effort.divisible(free=oracle.free, **stated))
@@ -159,10 +170,12 @@ def plan_keys(oracle: Oracle, column: str, *, delta: Number, each: int = 1, **st
     )
 
 
-def _asked(oracle: Oracle, column: str, each: int, delta: Number) -> OpenKeys:
+def _asked(oracle: Oracle, column: str, each: int, delta: Number | None) -> OpenKeys:
     name = oracle.schema.find(column)
     if name is None:
         raise BadQuery(f"{column!r} must be a column of the schema: {', '.join(oracle.schema)}.")
+    if delta is None:
+        return OpenKeys(name, each, Fraction(0))
     small = exact(delta, "delta", least=Fraction(1, 10**15), most=Fraction(1, 4))
     if small >= 1:
         raise BadEffort("delta must be far below 1.")
@@ -187,6 +200,17 @@ def _cases() -> Iterable[Case]:
         keys=1e-7,
         rows=1500,
     )
+    yield Case(
+        "numbers within bounds",
+        Schema({"code": Integer(0, 10**8, missing=0)}),
+        draw,
+        {"column": "code"},
+        "Keys",
+        inside=("code = 1007",),
+        outside=("code <> 1007", "1"),
+        neighbours="add-remove",
+        rows=3000,
+    )
 
 
 registered(
@@ -196,7 +220,9 @@ registered(
         "Keys that nobody listed: values that enough people have",
         (
             Setting("column", "column", "whose values are the keys", types=("integer", "text")),
-            Setting("delta", "number", "what it takes of the delta for keys", least=0, most=0.25, start=1e-8),
+            Setting(
+                "delta", "number", "what it takes of the delta for keys; none: of whole numbers", least=0, most=0.25
+            ),
             Setting("each", "whole", "keys of one person that count", least=1, most=1024),
         ),
         ("Keys",),

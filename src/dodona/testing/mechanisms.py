@@ -211,8 +211,9 @@ def _check_choice(mechanism: Chooser, bits: Bits, draws: int) -> None:
 
 def _check_shown(law: ShownLaw, bits: Bits, draws: int) -> None:
     """Keys are shown as often as the law says, with the counts it says."""
-    for count in {count for count in (*law.here, *law.there) if count}:
-        shown, noisy = law.threshold.show(np.full(draws, count, dtype=np.int64), bits)
+    for count in {count for count in (*law.here, *law.there) if count or law.threshold.domain}:
+        many = np.full(draws, count, dtype=np.int64)
+        shown, noisy = law.threshold.show(many, bits) if count else law.threshold.strays(draws, bits)
         assert noisy.min(initial=law.threshold.least) >= law.threshold.least, "a key below the threshold is shown."
         reach = law.threshold.noise.quantile(0.99)
         values = range(law.threshold.least, max(law.threshold.least, count) + reach)

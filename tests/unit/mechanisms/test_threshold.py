@@ -13,9 +13,9 @@ import pytest
 from dodona.audit.exact import PROVEN, delta_bounds, exp_bounds
 from dodona.audit.mechanisms import mechanism_audit, shown_law
 from dodona.errors import BadEffort
-from dodona.mechanisms import SecureBits
-from dodona.mechanisms.threshold import Threshold, Truncated, best
-from dodona.testing.mechanisms import check_mechanism
+from dodona.mechanisms import DiscreteGaussian, DiscreteLaplace, SecureBits
+from dodona.mechanisms.threshold import STRAYS, Threshold, Truncated, best
+from dodona.testing.mechanisms import check_mechanism, p_value
 from dodona.testing.oracles import SeededBits
 
 DELTA = F(1, 50)
@@ -154,7 +154,7 @@ def law_of(threshold: Threshold, count: int) -> dict[int, float]:
 @pytest.mark.parametrize("threshold", [*Threshold.settings(False), Threshold.gaussian(F(1, 40), F(1, 10**6), 1, False)])
 def test_margins_hold_given_that_a_key_is_shown(threshold: Threshold) -> None:
     reading = threshold.reading()
-    for count in range(1, threshold.least + 12):
+    for count in range(0 if threshold.domain else 1, threshold.least + 12):
         told = law_of(threshold, count)
         for confidence in (0.5, 0.95, 0.999):
             ends = {y: reading.interval(y, confidence) for y in told}
@@ -164,6 +164,38 @@ def test_margins_hold_given_that_a_key_is_shown(threshold: Threshold) -> None:
         assert math.fsum(p for y, p in told.items() if middles[y] <= count) >= 0.5 - 1e-9
         # Never below the truth more than half of the time, but for the step from one whole number to the next.
         assert math.fsum(p for y, p in told.items() if middles[y] >= count - 1) >= 0.5 - max(told.values())
+
+
+def test_of_keys_that_nobody_has_as_many_are_drawn_as_if_each_had_got_noise() -> None:
+    bits = SeededBits(5)
+    for noise in (DiscreteLaplace(F(3)), DiscreteGaussian(F(30))):
+        threshold = Threshold(noise, 9, 1, False, 10**8)
+        assert threshold.delta == 0
+        assert threshold.cost() == noise.cost(1)
+        passing = math.fsum(math.exp(noise.log_probability(k)) for k in range(9, 200))
+        ranks, noisy = threshold.strays(20_000, bits)
+        assert len(set(ranks.tolist())) == len(ranks)
+        assert 0 <= ranks.min() < ranks.max() < 20_000
+        chances = [math.exp(noise.log_probability(k)) for k in range(9, 30)]
+        seen = [int((noisy == k).sum()) for k in range(9, 30)]
+        rest = [passing - math.fsum(chances), 1 - passing]
+        assert p_value([*seen, len(noisy) - sum(seen), 20_000 - len(noisy)], [*chances, *rest]) > 1e-6
+        wrong = [c * 1.3 for c in chances]
+        assert p_value([*seen, 20_000 - sum(seen)], [*wrong, 1 - math.fsum(wrong)]) < 1e-6
+        tenths = np.bincount(ranks * 10 // 20_000, minlength=10).tolist()
+        assert p_value(tenths, [0.1] * 10) > 1e-6
+
+
+def test_thresholds_over_all_keys_let_few_pass_that_nobody_has() -> None:
+    for noise in (DiscreteLaplace(F(5)), DiscreteGaussian(F(40))):
+        threshold = Threshold.over(noise, 10**8, 3, True)
+        for least, within in ((threshold.least, True), (threshold.least - 1, False)):
+            passing = math.fsum(math.exp(noise.log_probability(k)) for k in range(least, least + 300))
+            assert (10**8 * passing <= float(STRAYS)) is within
+        assert threshold.reading().fewest == 0
+        assert Threshold.restored(threshold.describe()) == threshold
+    with pytest.raises(BadEffort, match="without delta"):
+        Threshold(Truncated(F(1), 5), 6, 1, False, 10).cost()
 
 
 def test_what_is_shown_is_too_high_and_what_is_read_is_not() -> None:

@@ -14,12 +14,16 @@ import pytest
 import dodona as dd
 from dodona import release
 from dodona.errors import AnswerLost, BadEffort, BadQuery, BudgetSpent, Refused, Unsupported
+from dodona.mechanisms import DiscreteLaplace
+from dodona.mechanisms.threshold import Threshold
 from dodona.oracles.oracle import Oracle
+from dodona.oracles.procedures import _absent, _shown
 from dodona.privacy import Budget
 from dodona.privacy.budget import KEY_UNITS
 from dodona.privacy.ledger import KEYS
 from dodona.query.candidates import OpenKeys, procedure_from_json
 from dodona.testing import seeded_curator
+from dodona.testing.oracles import SeededBits
 
 BUDGET = Budget(epsilon=1, delta=1e-6, keys=1e-7)
 SCHEMA = dd.Schema(
@@ -28,6 +32,7 @@ SCHEMA = dd.Schema(
         "x": dd.Real(0, 1),
         "g": dd.Category("a", "b"),
         "day": dd.Date("2020-01-01", "2020-12-31"),
+        "word": dd.Text(4),
     }
 )
 COUNTS = {5: 3000, 17: 900, 4: 400, 90: 150, 6: 30, 8: 2, 999_999: 1}
@@ -37,7 +42,7 @@ def columns() -> dict[str, Any]:
     code = np.repeat(list(COUNTS)[::-1], list(COUNTS.values())[::-1])  # the rarest first
     n = len(code)
     day = np.full(n, np.datetime64("2020-02-03"))
-    return {"code": code, "x": np.zeros(n), "g": np.array(["a"] * n), "day": day}
+    return {"code": code, "x": np.zeros(n), "g": np.array(["a"] * n), "day": day, "word": np.array(["w"] * n)}
 
 
 def table(folder: Path, *, unit: dd.Unit | None = None, neighbours: str = "add-remove", **more: Any) -> dd.Table:
@@ -76,6 +81,36 @@ def test_what_enough_people_have_is_found_and_both_amounts_are_paid(rows: dd.Tab
     with pytest.raises(BudgetSpent, match="delta of keys"):
         release.keys(curator, "code", delta=1e-7, share="1/100")
     assert len(curator.ledger.entries()) == 4
+
+
+def test_whole_numbers_within_bounds_need_no_delta(rows: dd.Table, tmp_path: Path) -> None:
+    for budget in (Budget(epsilon=1), Budget(epsilon=1, delta=1e-6)):
+        curator = seeded_curator(rows, budget, 1)
+        (plan,) = release.plan_keys(curator, "code", share="1/2")
+        assert "1,000,001 keys there can be" in plan.why
+        found = release.keys(curator, "code", share="1/2")
+        assert found.body.listed == (5, 17, 4, 90)
+        assert (found.header.cost.keys, found.header.cost.amount) == (0, pytest.approx(float(budget.portion(F(1, 2)))))
+        for key in found.body.listed:
+            answer = found.ask(f"code = {key}", confidence=0.999999)
+            assert abs(answer.total - COUNTS[key]) <= answer.margin
+        found.save(tmp_path / "k")
+        assert release.load(tmp_path / "k").body.threshold == found.body.threshold
+        assert [
+            r[0] for r in curator.with_keys(found).sql("SELECT code, COUNT(*) FROM t GROUP BY code", share=0.2).records
+        ]
+    exact = release.keys(dd.Exact(rows), "code")
+    assert exact.body.listed == tuple(sorted(COUNTS, key=lambda key: -COUNTS[key]))
+
+
+def test_keys_that_nobody_has_are_drawn_from_all_but_those_that_occur() -> None:
+    values, counts = np.array([3, 9, 4, 0]), np.array([1, 1, 1, 1])
+    threshold = Threshold(DiscreteLaplace(F(3)), 1, 1, False, 12)
+    told = [_shown(values + 7, counts, threshold, 7, SeededBits(seed))["keys"] for seed in range(9)]
+    assert {key for keys in told for key in keys} == set(range(7, 19))
+    assert all(len(set(keys)) == len(keys) for keys in told)
+    absent = _absent(values, 0, np.arange(8))
+    assert absent.tolist() == [1, 2, 5, 6, 7, 8, 10, 11]
 
 
 def test_a_request_is_answered_once(rows: dd.Table) -> None:
@@ -126,6 +161,7 @@ def test_nothing_found_is_an_answer_too(tmp_path: Path) -> None:
         ("day", {}, BadQuery, "calendar"),
         ("code", {"delta": 1e-6}, BadEffort, "part for keys"),
         ("code", {"delta": 0}, BadEffort, "delta"),
+        ("word", {"delta": None}, BadQuery, "state delta="),
         ("code", {"each": 0}, BadQuery, "each"),
         ("code", {"each": 2}, BadQuery, "every row is a person"),
         ("code", {"share": 2}, BadEffort, "share"),
