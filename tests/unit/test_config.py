@@ -10,7 +10,7 @@ import duckdb
 import pytest
 
 import dodona as dd
-from dodona.cli.survey import draft_survey as draft
+from dodona.cli.draft import Draft
 from dodona.config import Config, open_ledger
 from dodona.errors import BadSchema, BadTable, LedgerCorrupt, LedgerError, LedgerMissing, Refused
 from dodona.privacy.budget import Budget
@@ -113,7 +113,7 @@ def test_every_gap_is_named_at_once(tmp_path: Path) -> None:
         "SELECT 7::INTEGER AS age, 'Ada' AS name, true AS ok, 1.5::DOUBLE AS x, 2.50::DECIMAL(9, 2) AS y, "
         "DATE '1999-12-31' AS born, TIME '12:00' AS noon, 'Ada'::ENUM('Ada', 'Bob') AS who, 3 AS \"odd name \"\"é\"\"\""
     ).write_parquet(str(data))
-    text = draft(str(data))
+    text = Draft.of(str(data)).text()
     for value in ("Ada", "Bob", "1999", "2.5", "1.5", "= 7"):
         assert value not in text.partition("[columns]")[2]
     columns = tomllib.loads(text)["columns"]
@@ -133,7 +133,7 @@ def test_every_gap_is_named_at_once(tmp_path: Path) -> None:
 
 def test_a_csv_has_no_types(tmp_path: Path) -> None:
     (tmp_path / "rows.csv").write_text('age,"full, name"\n41,Ada\n')
-    columns = tomllib.loads(draft(str(tmp_path / "rows.csv")))["columns"]
+    columns = tomllib.loads(Draft.of(str(tmp_path / "rows.csv")).text())["columns"]
     assert columns == {"age": {"type": "?"}, "full, name": {"type": "?"}}
 
 
@@ -141,9 +141,9 @@ def test_a_draft_of_a_database_table(tmp_path: Path) -> None:
     file = tmp_path / "x.duckdb"
     with duckdb.connect(str(file)) as db:
         db.execute("CREATE TABLE people(age INTEGER)")
-    assert set(tomllib.loads(draft(f"{file}#people"))["columns"]) == {"age"}
+    assert set(tomllib.loads(Draft.of(f"{file}#people").text())["columns"]) == {"age"}
     with pytest.raises(BadTable, match="people"):
-        draft(f"{file}#others")
+        Draft.of(f"{file}#others").text()
 
 
 def test_a_draft_proposes_required_where_the_file_says_not_null(tmp_path: Path) -> None:
@@ -152,17 +152,19 @@ def test_a_draft_proposes_required_where_the_file_says_not_null(tmp_path: Path) 
         connection.execute("CREATE TABLE t(a INTEGER NOT NULL, b INTEGER, c VARCHAR NOT NULL, d DOUBLE NOT NULL)")
     lines = [
         line
-        for line in draft(f"{tmp_path / 'd.duckdb'}#t").splitlines()
+        for line in Draft.of(f"{tmp_path / 'd.duckdb'}#t").text().splitlines()
         if line[:4] in ("a = ", "b = ", "c = ", "d = ")
     ]
     assert [line[0] for line in lines if "required = true" in line] == ["a"]
     duckdb.sql("SELECT range AS a FROM range(5)").write_parquet(str(tmp_path / "d.parquet"))
-    assert "required = true }" not in draft(str(tmp_path / "d.parquet"))  # REQUIRED: DuckDB had looked at the rows
+    assert (
+        "required = true }" not in Draft.of(str(tmp_path / "d.parquet")).text()
+    )  # REQUIRED: DuckDB had looked at the rows
 
 
 def test_a_draft_of_nothing(tmp_path: Path) -> None:
     with pytest.raises(BadTable, match="must exist"):
-        draft(str(tmp_path / "none.parquet"))
+        Draft.of(str(tmp_path / "none.parquet")).text()
 
 
 @pytest.fixture

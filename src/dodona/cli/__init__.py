@@ -15,6 +15,7 @@ import typer
 
 from dodona import __version__
 from dodona.cli import show
+from dodona.cli.draft import draft, new
 from dodona.cli.plan import audit, plan_app
 from dodona.cli.publish import release, synopsis_app
 from dodona.cli.questions import ask, explain, price, sql
@@ -25,7 +26,8 @@ FAULT, REFUSED, SPENT, LEDGER, LOST, INTERRUPTED = 1, 2, 3, 4, 5, 130
 
 app = typer.Typer(
     help="Ask questions of sensitive data and get answers with a proof of privacy.\n\n"
-    "Start: dodona sample survey.parquet --schema survey.toml; then price, ask and sql with survey.toml.",
+    "Start: dodona new YOUR-FILE.csv (or, to try things: dodona sample survey.parquet --schema survey.toml);\n"
+    "then price, ask and sql with survey.toml.",
     epilog="Exit codes: 0 done; 1 internal fault; 2 refused, nothing charged; 3 budget spent, nothing charged; "
     "4 ledger; 5 charged but the answer was lost; 130 interrupted.",
     add_completion=False,
@@ -160,8 +162,9 @@ def sample(
         make_ledger(schema)
 
 
-for command in (check, price, ask, sql, explain, release):
+for command in (new, check, price, ask, sql, explain, release):
     app.command()(command)
+schema_app.command()(draft)
 
 
 @key_app.command()

@@ -1,20 +1,10 @@
-"""What a curator does with a ``survey.toml``: ``dodona schema draft`` and ``check``, ``dodona ledger new`` and
-``show``.
-
-A draft holds what a file's metadata says, and a gap for all it must not say. Column names and types come from the
-file's header. Bounds, categories and the budget are gaps: read from rows, they would be releases (HOSTILE A9). A CSV
-file has no types, so those are gaps too; with which signs it is written is guessed here, for the curator to check, and
-then stands in the file.
+"""What a curator does with a ``survey.toml``: ``dodona schema check``, ``dodona ledger new`` and ``show``.
 
 ``dodona ledger SURVEY.TOML`` is short for ``dodona ledger show SURVEY.TOML``.
 """
 
 from __future__ import annotations
 
-import dataclasses
-import json as plain_json
-import os
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -28,51 +18,6 @@ if TYPE_CHECKING:
     from dodona.config import Config
 
 _SHOW = "show"
-_FIELDS = {
-    "integer": 'type = "integer", low = "?", high = "?"',
-    "float": 'type = "real", low = "?", high = "?"',
-    "decimal": 'type = "real", low = "?", high = "?"',
-    "text": 'type = "category", values = "?", trim = true',
-    "boolean": 'type = "flag"',
-    "date": 'type = "date", low = "?", high = "?"',
-    "timestamp": 'type = "timestamp", low = "?", high = "?", step = "second"',
-    "csv": 'type = "?"',
-}
-
-# A text that is not NULL may still be no listed value, and a float NaN: both count as missing.
-_WHOLLY = ("integer", "decimal", "boolean")
-
-_HEAD = """\
-# Drafted by `dodona schema draft` from column names and types only{looked}.
-# Fill every "?" from what is publicly known (a questionnaire, a law, common sense), NEVER from the data:
-# a bound or category taken from the data is itself a release. `dodona schema check` says what is still missing.
-
-{data}# name = "{name}"             # what FROM calls the table
-# neighbours = "replace"       # protects what a row says; "add-remove" also protects whether it is there
-# ledger = "survey.ledger"     # default: this file's name, with .ledger; `dodona ledger new` makes it, once
-
-[budget]                       # for the lifetime of the data; numbers, or exact text like "1/10"
-epsilon = "?"                  # how much any one person may be exposed, in all: 1 is usual, 0.1 strict, 10 weak
-delta = "?"                    # far below 1 / number of rows, such as 1e-9; 0 for pure noise only
-
-# Column types:
-#   {{ type = "real", low = 0, high = 200000 }}         values outside are clipped; missing = ... fills gaps in the data
-#   {{ type = "integer", low = 0, high = 120 }}
-#   {{ type = "date", low = "2020-01-01", high = "2026-12-31" }}    format = "%d/%m/%Y" says how texts are written
-#   {{ type = "timestamp", low = ..., high = ..., step = "second" }}  in UTC; minute, hour, millisecond, microsecond
-#   {{ type = "category", values = ["a", "b"] }}        any other value counts as missing
-#   {{ type = "flag" }}                                 true/false or 0/1
-#   {{ type = "text", max_length = 80 }}                any text: conditions such as LIKE ask of it, it makes no groups
-# Texts of a category are cleaned before they are compared: fold = "case" (A to Z), trim = true (blanks at both ends),
-# aliases = {{ yes = ["y"] }} (other texts for a value), other = true (one more value, for all others).
-# required = true: never missing (a gap, if there is one after all, counts as low, the first value or false). Columns
-# that may be missing have one more value in every table, and about twice the error. Drafted where a database's table
-# says NOT NULL; state it wherever it is publicly known.
-# public = true: everyone knows this column already. Leave a column out, and no question can touch it.
-[columns]
-"""
-
-_DATA = "[data]                         # how the file seems to be written: check it, since opening does not guess"
 
 
 class ShowsByDefault(TyperGroup):
@@ -96,14 +41,6 @@ ledger_app = typer.Typer(
 schema_app = typer.Typer(
     help="Draft and check the survey.toml that states what is public.", no_args_is_help=True, rich_markup_mode=None
 )
-
-
-@schema_app.command()
-def draft(
-    data: Annotated[str, typer.Argument(metavar="FILE", help="Parquet, CSV, TSV or file.duckdb#table.")],
-) -> None:
-    """Print a survey.toml with column names and types; bounds, categories and budget are yours to state."""
-    sys.stdout.write(draft_survey(data))
 
 
 @schema_app.command()
@@ -173,55 +110,6 @@ def _count_losses(config: Config, effort: Effort, analyst: str | None, json: boo
     cells = [[str(cell) for cell in record] for record in rows]
     text.say(text.table(rows.columns, cells, "llr") + "\n")
     return text.say(text.facts([*text.below(rows), *text.receipt(rows.cost, curator.ledger)]))
-
-
-def draft_survey(source: str) -> str:
-    """The TOML text for a data file."""
-    from dodona.engines.duckdb import family_of, is_csv, open_typed
-    from dodona.engines.duckdb.source import required_columns
-
-    stem = os.path.basename(source).rpartition("#")[2].partition(".")[0]
-    if is_csv(source, None):
-        return _draft_csv(source, stem)
-    opened = open_typed(source)
-    columns, never = {name: kind for name, (_, kind) in opened.columns.items()}, required_columns(opened)
-    data = f"data = {_quote(source)}   # relative to this file\n"
-    lines = [_HEAD.format(data=data, name=stem, looked="; no row was read").rstrip("\n")]
-    for name, kind in columns.items():
-        family = family_of(kind)
-        family = family if family != "moment" else "date" if kind == "DATE" else "timestamp"
-        if family in _FIELDS:
-            known = ", required = true" if name in never and family in _WHOLLY else ""
-            lines.append(f"{_key(name)} = {{ {_FIELDS[family]}{known} }}")
-        else:
-            # The type's first word only: an enumeration or struct would spell out more than its name.
-            lines.append(f"# {_key(name)}: left out, since {kind.split('(')[0]} is not a type questions can use")
-    return "\n".join(lines) + "\n"
-
-
-def _draft_csv(source: str, stem: str) -> str:
-    """As ``draft_survey``, with a [data] that fixes how the file is written."""
-    from dodona.engines.csv import sniff
-    from dodona.engines.csv.records import read_names
-    from dodona.engines.duckdb.source import existing_file
-
-    file = existing_file(source)
-    csv = sniff(file)
-    names = csv.header if isinstance(csv.header, tuple) else read_names(file, csv)
-    said = {"path": source, **dataclasses.asdict(csv)}
-    data = "\n".join(["", _DATA, *(f"{key} = {_quote(value)}" for key, value in said.items())])
-    head = _HEAD.format(data="", name=stem, looked=".\n# Its first records showed how it is written")
-    columns = [f"{_key(name)} = {{ {_FIELDS['csv']} }}" for name in names]
-    return "\n".join([head.rstrip("\n"), *columns, data]) + "\n"
-
-
-def _key(name: str) -> str:
-    return name if name.isascii() and name.replace("_", "a").replace("-", "a").isalnum() else _quote(name)
-
-
-def _quote(text: Any) -> str:
-    """A text, truth or list in TOML; JSON's escapes are a subset of its own, but for the delete sign."""
-    return plain_json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
 def make_ledger(survey: Path) -> None:

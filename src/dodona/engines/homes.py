@@ -163,6 +163,43 @@ def _load_engines() -> None:
             import_module(module.name)
 
 
+_INSTEAD = {
+    (".xlsx", ".xls", ".ods"): "a spreadsheet is not read: save it as CSV, or pass pandas.read_excel(...)",
+    (".json", ".jsonl", ".ndjson"): "JSON is not read: pass a data frame of it, or have DuckDB write Parquet, "
+    "COPY (FROM 'rows.json') TO 'rows.parquet'",
+    (".feather", ".arrow", ".ipc"): "Arrow files are not opened by name: pass polars.read_ipc(...)",
+    (
+        ".sav",
+        ".dta",
+        ".sas7bdat",
+        ".rds",
+        ".rdata",
+    ): "a statistics package's file is not read: save it as CSV or Parquet",
+    (".zip", ".tar", ".7z", ".xz", ".bz2", ".zst"): "an archive is not read: unpack it; .csv.gz is read as it is",
+    (".sqlite", ".sqlite3", ".db"): "SQLite is not read: have DuckDB write Parquet of it",
+    (".txt", ".dat", ""): "what kind of file it is must be seen: name it .csv and say with dd.Csv how it is written",
+}
+
+
+def what_instead(source: Any) -> str:
+    """What to write in place of a source that nothing opens."""
+    kind = f"{type(source).__module__.partition('.')[0]}.{type(source).__name__}"
+    known = {
+        "polars.LazyFrame": "a LazyFrame has no rows yet: pass its .collect()",
+        "pyarrow.FileSystemDataset": "pass its files as a pattern, 'parts/*.parquet', or its .to_table()",
+        "duckdb.DuckDBPyRelation": "pass its .arrow(), or the file it reads",
+        "_duckdb.DuckDBPyRelation": "pass its .arrow(), or the file it reads",
+    }
+    if not isinstance(source, str):
+        return known.get(kind, "pass a file's name, a mapping of arrays, a data frame or Arrow data")
+    if "://" in source:
+        return "what is elsewhere is fetched first: a question must read the same rows as its price"
+    if os.path.isdir(os.path.expanduser(source)):
+        return f"a folder is read by a pattern: {os.path.join(source, '*.parquet')!r}"
+    suffix = os.path.splitext(source.partition("#")[0])[1].lower()
+    return next((told for names, told in _INSTEAD.items() if suffix in names), "save it as Parquet or CSV")
+
+
 def home_of(source: Any) -> Home | None:
     """Where a table's source is; None for rows in memory."""
     _load_engines()

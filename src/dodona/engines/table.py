@@ -6,6 +6,7 @@ import hashlib
 import json
 import os
 import re
+from collections.abc import Mapping
 from copy import copy
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +14,7 @@ from dodona.engines.csv import Csv
 from dodona.engines.engine import Engine, require_engine
 from dodona.engines.homes import Home, Terms, home_of
 from dodona.errors import BadSchema, BadTable, Unsupported
-from dodona.query.schema import Schema
+from dodona.query.schema import Column, Schema
 from dodona.query.sensitivity import NEIGHBOURS
 from dodona.query.unit import Bounds, Unit
 
@@ -36,7 +37,7 @@ class Table:
     def __init__(
         self,
         source: Any,
-        schema: Schema,
+        schema: Schema | Mapping[str, Column],
         *,
         neighbours: str = "replace",
         rows: int | None = None,
@@ -45,8 +46,9 @@ class Table:
         unit: Unit | None = None,
         csv: Csv | None = None,
     ) -> None:
+        schema = Schema(schema) if isinstance(schema, Mapping) else schema
         if not isinstance(schema, Schema):
-            raise BadSchema(f"schema must be a Schema. Got {type(schema).__name__}.")
+            raise BadSchema(f"schema must be a Schema, or columns by name. Got {type(schema).__name__}.")
         if neighbours not in NEIGHBOURS:
             raise BadSchema(f"neighbours must be 'replace' or 'add-remove'. Got {neighbours!r}.")
         if rows is not None and (neighbours == "replace" or isinstance(rows, bool) or not isinstance(rows, int)):
@@ -213,6 +215,14 @@ class Table:
 
     def __repr__(self) -> str:
         return f"Table({self.name!r}, {len(self.schema)} columns, neighbours={self.neighbours!r})"
+
+
+def require_table(source: Any) -> Table:
+    """A table, or the refusal that says how to make one of what was given."""
+    if not isinstance(source, Table):
+        given = type(source).__name__
+        raise BadTable(f'an oracle asks a table: dd.Table(data, {{"age": dd.Integer(0, 120)}}). Got {given}.')
+    return source
 
 
 def require_whom(population: str | None) -> None:

@@ -17,7 +17,7 @@ from typing import Any, TypeVar, Unpack
 
 import numpy as np
 
-from dodona.engines.table import Table
+from dodona.engines.table import Table, require_table
 from dodona.errors import AnswerLost, BadQuery, LedgerError, Unsupported
 from dodona.mechanisms import Bits, SecureBits
 from dodona.oracles.answer import Answer, Bill, Finding, Price, Selection, plain
@@ -31,7 +31,7 @@ from dodona.oracles.quantiles import Offer, better_counted, counted, counted_pri
 from dodona.oracles.rows import beyond, beyond_norms, left_out, require_told, totals_of
 from dodona.oracles.synopsis import Attached, Synopsis, published_answer, require_attachable
 from dodona.oracles.view import persons_of
-from dodona.privacy.budget import FREE, Budget, Cost
+from dodona.privacy.budget import FREE, Budget, Cost, require_budget
 from dodona.privacy.ledger import KEYS, Charge, Ledger
 from dodona.privacy.ledger.places import full_place, open_ledger
 from dodona.privacy.ledger.whole import Pocket, noted
@@ -70,8 +70,8 @@ class Curator(Oracle):
         create: bool = False,
     ) -> None:
         kept = open_ledger(
-            full_place(ledger, table.folder),
-            budget,
+            full_place(ledger, require_table(table).folder),
+            require_budget(budget),
             atoms=Atoms(table.schema).count,
             neighbours=table.neighbours,
             population=table.population,

@@ -6,7 +6,7 @@ from typing import Unpack
 
 import numpy as np
 
-from dodona.engines.table import Table
+from dodona.engines.table import Table, require_table
 from dodona.oracles.answer import Answer, Bill, Finding, Price, Selection, plain
 from dodona.oracles.noise import ballot_for
 from dodona.oracles.oracle import Oracle, Request
@@ -25,7 +25,7 @@ class Exact(Oracle):
     """Answers without noise. Efforts may be given, so that algorithms run unchanged, and are not needed."""
 
     def __init__(self, table: Table) -> None:
-        self._table = table
+        self._table = require_table(table)
         self._counted: int | None = None
 
     @property

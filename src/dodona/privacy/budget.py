@@ -298,6 +298,13 @@ class Budget:
         return f"Budget.sulq({', '.join(stated)}, queries={self.queries})"
 
 
+def require_budget(budget: Any) -> Budget:
+    """The budget, or the refusal that says how one is stated."""
+    if not isinstance(budget, Budget):
+        raise BadEffort(f"a curator has a budget: dd.Budget(epsilon=1, delta=1e-6). Got {type(budget).__name__}.")
+    return budget
+
+
 _NO_KEYS = "Keys that nobody listed need a part of the budget's delta."
 
 

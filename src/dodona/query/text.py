@@ -165,6 +165,10 @@ def parse_tree(text: str) -> Tree:
     return trees[0]
 
 
+# Columns may be called so, as German ages are.
+_STATEMENTS = frozenset({"ALTER", "CREATE", "DROP", "GRANT", "INSERT", "REVOKE", "ROLLBACK", "UNCACHE"})
+
+
 @functools.cache
 def _questions() -> Any:
     """SQL without statements: a word such as ALTER or SHOW begins nothing.
@@ -183,7 +187,10 @@ def _questions() -> Any:
             """No word begins a command."""
 
             COMMANDS: ClassVar = set()
-            KEYWORDS: ClassVar = {**tokens.Tokenizer.KEYWORDS, "TOP": tokens.Tokenizer.KEYWORDS["LIMIT"].__class__.TOP}
+            KEYWORDS: ClassVar = {
+                **{word: kind for word, kind in tokens.Tokenizer.KEYWORDS.items() if word not in _STATEMENTS},
+                "TOP": tokens.Tokenizer.KEYWORDS["LIMIT"].__class__.TOP,
+            }
 
         class Parser(parser.Parser):
             """No word begins a statement."""

@@ -129,6 +129,8 @@ class Category:
         aliases: Mapping[Any, Any] | None = None,
         other: Label | None = None,
     ) -> None:
+        if len(values) == 1 and isinstance(values[0], list | tuple | set | frozenset | range):
+            raise BadSchema(f"a category's values are stated one by one: Category(*{values[0]!r}).")
         types = {type(value) for value in values}
         if other is True and types == {str}:
             values, other = tuple(dict.fromkeys([*values, OTHER_VALUE])), OTHER_VALUE

@@ -13,7 +13,7 @@ import duckdb
 import pandas as pd
 import pytest
 
-from dodona.cli.survey import draft_survey as draft
+from dodona.cli.draft import Draft
 from dodona.config import Config
 from dodona.engines.csv import Csv
 from dodona.engines.csv import records as csv_records
@@ -278,7 +278,7 @@ def _copies(process: int, folder: Path) -> list[str]:
 
 def test_a_draft_fixes_how_a_file_is_written(tmp_path: Path) -> None:
     path = file(tmp_path, "größe;ort\n1,5;Oslo\n2,25;'x\n".encode("cp1252"))
-    text = draft(str(path))
+    text = Draft.of(str(path)).text()
     assert "1,5" not in text
     assert "Oslo" not in text
     for gap, fill in (('epsilon = "?"', "epsilon = 1"), ('delta = "?"', "delta = 0")):
@@ -292,7 +292,7 @@ def test_a_draft_fixes_how_a_file_is_written(tmp_path: Path) -> None:
 
 
 def test_a_draft_of_a_file_without_a_header_shows_no_row(tmp_path: Path) -> None:
-    text = draft(str(file(tmp_path, "41|Ada\n42|Bob\n")))
+    text = Draft.of(str(file(tmp_path, "41|Ada\n42|Bob\n"))).text()
     assert "Ada" not in text
     assert 'header = ["column1", "column2"]' in text
     assert 'delimiter = "|"' in text

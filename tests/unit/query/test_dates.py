@@ -16,7 +16,7 @@ import pytest
 
 import dodona as dd
 from dodona import learn, release
-from dodona.cli.survey import draft_survey
+from dodona.cli.draft import Draft
 from dodona.errors import BadQuery, BadSchema, BadTable, Unsupported
 from dodona.local.client import Client, in_steps, invitation
 from dodona.query.compiler import Compiler
@@ -205,7 +205,7 @@ def test_schemas_refuse_what_is_no_date(make: Any, why: str) -> None:
 def test_a_draft_names_dates_and_times_by_their_types(tmp_path: Path) -> None:
     table = {"day": pa.array([date(2024, 1, 1)]), "at": pa.array([datetime(2024, 1, 1)])}
     pq.write_table(pa.table(table), tmp_path / "x.parquet")
-    drafted = draft_survey(str(tmp_path / "x.parquet"))
+    drafted = Draft.of(str(tmp_path / "x.parquet")).text()
     assert 'day = { type = "date", low = "?", high = "?" }' in drafted
     assert 'at = { type = "timestamp", low = "?", high = "?", step = "second" }' in drafted
 

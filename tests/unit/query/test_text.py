@@ -225,3 +225,8 @@ def test_no_word_begins_a_statement_and_the_parser_says_nothing_beside(caplog):
     assert caplog.records == []
     named = Schema({"comment": Real(0, 1), "show": Flag()})
     assert compile_query(as_query("comment > 0.5 AND show"), named, level=False).program.columns == ("comment", "show")
+
+
+@pytest.mark.parametrize("word", ["Alter", "comment", "drop", "show", "grant"])
+def test_a_column_may_be_called_as_a_statement_begins(word: str) -> None:
+    assert str(parse(f"{word} > 40")) == f"({word} > 40)"

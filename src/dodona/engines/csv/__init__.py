@@ -6,13 +6,15 @@ import codecs
 import gzip
 import io
 import re
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from csv import QUOTE_NONE, reader
 from csv import Error as CsvError
-from csv import reader
 from dataclasses import dataclass, fields
 from typing import Any, BinaryIO, cast
 
 from dodona.errors import BadSchema, BadTable
+from dodona.query.calendar import layout, moment_of
 
 BLOCK = 1 << 20  # bytes read at once: what is made of them stays in cache
 ESCAPE = 16  # the control sign that the reader's own copy uses (``engines/csv/records.py``)
@@ -91,6 +93,11 @@ def _encoding(encoding: Any) -> str:
 
 SAMPLE = 1 << 16
 _COMMA, _POINT = re.compile(r"[+-]?\d+,\d+"), re.compile(r"[+-]?\d*\.\d+")
+_WHOLE, _PADDED = re.compile(r"[+-]?\d{1,18}"), re.compile(r"0\d+")
+_FORMS = ("%Y-%m-%d", "%d.%m.%Y", "%d/%m/%Y", "%m/%d/%Y", "%Y/%m/%d", "%Y%m%d")
+_TIME = re.compile(r"\d{4}-\d\d-\d\d[ T]\d\d:\d\d(:\d\d(\.\d+)?)?(Z|[+-]\d\d:\d\d)?")
+_MOST = 0.9  # of a column's fields must be of a kind: the others are dirt, and count as missing
+_FEW = 20  # different texts, each of several records, are a list
 
 
 def sniff(path: str) -> Csv:
@@ -108,6 +115,58 @@ def sniff(path: str) -> Csv:
     fields = [field.strip() for record in records for field in record]
     commas, points = (sum(map(bool, map(sign.fullmatch, fields))) for sign in (_COMMA, _POINT))
     return Csv(delimiter, quote, encoding, header, "," if commas > points else ".")
+
+
+@dataclass(frozen=True)
+class Look:
+    """What the first records show of a column. ``kind``: integer, real, flag, date, timestamp, category or text;
+    ``form``: of dates; ``values``: the texts of a category."""
+
+    kind: str
+    form: str | None = None
+    values: tuple[str, ...] = ()
+
+
+def look(path: str, csv: Csv) -> tuple[int, list[Look]]:
+    """How many first records were looked at, and what they show of each column in order.
+
+    This reads values: only for a curator who says that what is found there may be known to everyone.
+    """
+    with open_bytes(path) as stream:
+        block = stream.read(SAMPLE)
+    text = codecs.getincrementaldecoder(csv.encoding)("replace").decode(block).removeprefix("\ufeff")
+    own = {"quotechar": csv.quote} if csv.quote else {"quoting": QUOTE_NONE}
+    records = [record for record in reader(io.StringIO(text, newline=""), delimiter=csv.delimiter, **own) if record]
+    records = records[:-1] if len(block) == SAMPLE and len(records) > 1 else records
+    records = records[1:] if csv.header is True else records
+    width = len(csv.header) if isinstance(csv.header, tuple) else max(map(len, records), default=0)
+    columns = [[record[place].strip() for record in records if place < len(record)] for place in range(width)]
+    return len(records), [_kind([field for field in column if field], csv.decimal) for column in columns]
+
+
+def _kind(fields: list[str], decimal: str) -> Look:
+    def mostly(fits: Callable[[str], Any]) -> bool:
+        return sum(map(bool, map(fits, fields))) >= _MOST * max(len(fields), 1)
+
+    if not fields:
+        return Look("text")
+    for form in _FORMS:
+        own = layout(form)
+        if mostly(lambda field, own=own: moment_of(field, own) is not None):  # type: ignore[misc]
+            return Look("date", None if form == _FORMS[0] else form)
+    if mostly(_TIME.fullmatch):
+        return Look("timestamp")
+    listed = Counter(fields)
+    if {field.lower() for field in listed} in ({"0", "1"}, {"true", "false"}):
+        return Look("flag")
+    if mostly(_WHOLE.fullmatch) and not any(map(_PADDED.fullmatch, listed)):
+        return Look("integer")
+    if mostly(lambda field: _is_number(field.replace(decimal, "."))) and not any(map(_PADDED.fullmatch, listed)):
+        return Look("real")
+    often = [field for field, count in listed.items() if count > 1]
+    if len(often) <= _FEW and 2 * len(listed) <= len(fields):
+        return Look("category", values=tuple(sorted(often)))
+    return Look("text")
 
 
 def _find_encoding(path: str) -> str:

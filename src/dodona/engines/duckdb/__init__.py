@@ -30,7 +30,7 @@ from dodona.engines.duckdb import source as sources
 from dodona.engines.duckdb.copy import Limits, copy_csv
 from dodona.engines.duckdb.dialect import STEPS, DuckDBDialect
 from dodona.engines.engine import Part, RowCount
-from dodona.engines.homes import FileHome, Terms, registered
+from dodona.engines.homes import FileHome, Terms, registered, what_instead
 from dodona.engines.memory.frames import arrow_vector
 from dodona.engines.sql import Batch, Longest, SqlEngine, find_columns
 from dodona.engines.sql.compile import Compiled, Statement
@@ -267,7 +267,9 @@ def open_typed(source: str) -> sources.Source:
         return sources.database(path, table)
     if source.endswith(".parquet"):
         return sources.parquet(source)
-    raise BadTable(f"the source must be .parquet, .csv, .csv.gz, .tsv or file.duckdb#table. Got {source!r}.")
+    raise BadTable(
+        f"a source is .parquet, .csv, .csv.gz, .tsv or file.duckdb#table. Got {source!r}: {what_instead(source)}."
+    )
 
 
 def family_of(kind: str) -> str:

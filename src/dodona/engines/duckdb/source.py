@@ -18,6 +18,7 @@ from typing import Any
 
 from dodona.engines.duckdb.views import Sight, seen
 from dodona.engines.engine import Part
+from dodona.engines.homes import what_instead
 from dodona.engines.sql.dialect import quote_name, quote_text
 from dodona.engines.units import require_alike
 from dodona.errors import BadTable
@@ -164,9 +165,13 @@ def described(connection: Any, relation: str) -> dict[str, str]:
 
 def existing_file(path: str) -> str:
     """The absolute path of a file that is there and not empty."""
-    path = os.path.abspath(os.path.expanduser(path))
+    given, path = path, os.path.abspath(os.path.expanduser(path))
     if not os.path.isfile(path):
-        raise BadTable(f"the file must exist. Got {path!r}.")
+        raise BadTable(
+            f"the file must exist. Got {given!r}: {what_instead(given)}."
+            if "://" in given
+            else f"the file must exist. Got {path!r}."
+        )
     if os.path.getsize(path) == 0:
         raise BadTable(f"the file must not be empty. Got {path!r}.")
     return path

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from dodona.engines.homes import what_instead
 from dodona.engines.kernels import Mask, Vector, either
 from dodona.engines.memory import letters
 from dodona.engines.memory.layout import divided
@@ -272,9 +273,7 @@ def _raws(source: Any, schema: Schema) -> tuple[dict[str, Raw], int]:
         from dodona.engines.memory import frames
 
         return frames.from_arrow(source, schema)
-    raise BadTable(
-        f"rows must be an array, a mapping of arrays, a data frame or Arrow data. Got {type(source).__name__}."
-    )
+    raise BadTable(f"rows must be in a file, arrays or a frame. Got {type(source).__name__}: {what_instead(source)}.")
 
 
 def present(names: Any, schema: Schema) -> None:

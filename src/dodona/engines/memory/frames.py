@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dodona.engines.engine import Part
+from dodona.engines.homes import what_instead
 from dodona.engines.kernels import Vector
 from dodona.engines.memory import letters
 from dodona.engines.memory.columns import Raw, from_array, positions_of_text, present, read_texts, whole_labels
@@ -137,7 +138,8 @@ def whole_table(source: Any) -> Any:
         return source if isinstance(source, pa.Table) else pa.table(source)
     except Exception:  # whatever a source of someone else's says may quote rows
         raise BadTable(
-            f"Arrow data must be a table, or a stream readable to its end. Got {type(source).__name__}."
+            f"Arrow data must be a table, or a stream readable to its end. Got {type(source).__name__}: "
+            f"{what_instead(source)}."
         ) from None
 
 

@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from dodona.engines.table import Table
+from dodona.engines.table import Table, require_table
 from dodona.errors import AnswerLost, BadEffort, BadTable, LedgerError, Refused, Unsupported
 from dodona.local.holdings import Holdings
 from dodona.local.scheme import Scheme, known_randomiser
@@ -79,7 +79,7 @@ class Local(Oracle):
         analyst: str = "local",
         create: bool = False,
     ) -> None:
-        if table.unit is not None:
+        if require_table(table).unit is not None:
             raise Unsupported(
                 "nobody is trusted here, so nobody can look at all rows of a person: each row would randomise itself, "
                 "and a person with several would be protected less. Open a table with one row a person, without a unit "
