@@ -7,7 +7,7 @@ A join that would let one person touch the rows of others is refused, with what 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -93,6 +93,10 @@ class Tables:
         self.public = {name: table for name, table in held.items() if isinstance(table, Public)}
         self._opened: dict[tuple[Any, ...], tuple[Table, list[dict[str, str]]]] = {}
 
+    def only(self, names: Callable[[str], bool]) -> Tables:
+        """The public ones, and those of the private ones that someone may read."""
+        return Tables({**{name: table for name, table in self.private.items() if names(name)}, **self.public})
+
     def join(self, source: Source) -> Joined:
         """The table that FROM describes; a refusal says what was wrong and what works."""
         first = self._find(source.table)
@@ -122,6 +126,7 @@ class Tables:
             conditions += [] if join.outer else [Name(matched)]
         table = copy(first)
         table.schema, table.name = schema, str(source) if source.joins else first.name
+        table.tables = self
         if table.unit is not None:
             table.unit.checked(schema)
         return Joined(table, Scope(columns, tuple(conditions)))

@@ -13,6 +13,7 @@ import time
 from array import array
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from copy import copy
 from dataclasses import dataclass
 from fractions import Fraction
 from math import floor
@@ -194,7 +195,7 @@ class Dataset:
         self.book, self.pacer = Book(self.ledger), Pacer()
         self._mutex = threading.Lock()
         self._granted: dict[str, int] = {}
-        self._askers: dict[str, Curator] = {}
+        self._askers: dict[tuple[Any, ...], Curator] = {}
 
     @property
     def folder(self) -> Path:
@@ -205,10 +206,13 @@ class Dataset:
     def asker(self, key: Key) -> Curator:
         """The oracle that charges this caller; the ledger knows the caller's quota before it is handed out."""
         self.know(key)
-        found = self._askers.get(key.analyst)  # no mutex: a thread may hold it while it waits for the ledger
+        opened = key.analyst, key.datasets
+        found = self._askers.get(opened)  # no mutex: a thread may hold it while it waits for the ledger
         if found is None:
-            made = Curator.sharing(self.table, self.ledger, analyst=key.analyst, during=self._at_work)
-            found = self._askers.setdefault(key.analyst, made)
+            table = copy(self.table)  # whatever a statement says, it finds no private table that the key does not open
+            table.tables = None if table.tables is None else table.tables.only(key.allows)
+            made = Curator.sharing(table, self.ledger, analyst=key.analyst, during=self._at_work)
+            found = self._askers.setdefault(opened, made)
         return found
 
     def _at_work(self, work: Callable[[], Any]) -> Any:

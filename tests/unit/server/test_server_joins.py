@@ -135,4 +135,13 @@ def test_a_key_joins_only_what_it_opens(tmp_path):
             visits.joined(key, text)
     with pytest.raises(Problem):
         visits.read(key, "SELECT SUM(age) AS a FROM patients")
+    inner = "SELECT visits.patient, MAX(age) AS x FROM visits JOIN patients ON visits.patient = patients.id"
+    nested = f"SELECT SUM(x) AS s FROM ({inner} GROUP BY visits.patient)"
+    for text in (nested, f"WITH visits AS (SELECT COUNT(*) AS n FROM visits) {nested}"):
+        with pytest.raises((Problem, Refused)):
+            visits.read(key, text)
+        with pytest.raises(Refused, match="not a table here"):
+            visits.asker(key).read(text)
+    everyone = Key("2", "ben", "analyst", Fraction(1, 2), None, "", None, None)
+    assert visits.read(everyone, nested)[0].whose == "patient"
     datasets.close()
