@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from dodona.audit.reconstruction import privacy_limit, reconstruct
+from dodona.audit.attacks import privacy_limit, reconstruct
 from dodona.audit.watched import scratch_curator
 from dodona.oracles.exact import Exact
 from dodona.privacy.budget import Budget

@@ -10,7 +10,7 @@ import numpy as np
 from _house import BLUE, GREY, RED, plt, save
 
 import dodona as dd
-from dodona.audit.belief import Adversary, belief
+from dodona.audit.attacks import Adversary, belief
 from dodona.testing import seeded_curator
 
 schema = dd.Schema({"smoker": dd.Flag(missing=False)})

@@ -9,7 +9,7 @@ import numpy as np
 from _house import BLUE, GREEN, GREY, RED, plt, save
 
 import dodona as dd
-from dodona.audit.reconstruction import reconstruct
+from dodona.audit.attacks import reconstruct
 from dodona.testing import seeded_curator
 
 epsilons = (0.3, 2, 16, 128)

@@ -29,8 +29,8 @@ from dodona.errors import AnswerLost, BadTable, BudgetSpent, LedgerCorrupt, Ledg
 from dodona.mechanisms import SecureBits
 from dodona.privacy import UNITS, Budget, SqliteLedger
 from dodona.privacy.ledger import Ledger
-from dodona.privacy.ledger.places import is_address
 from dodona.privacy.ledger.postgres import PostgresLedger
+from dodona.privacy.ledger.postgres_store import is_address
 from tests.support.ledgers import SCHEMA, plain, scenario
 from tests.support.postgres import PostgresServer
 

@@ -17,7 +17,7 @@ import numpy as np
 
 import dodona as dd
 from dodona.privacy import UNITS, Budget
-from dodona.privacy.ledger.places import is_address
+from dodona.privacy.ledger.postgres_store import is_address
 
 SYSTEM = Path(__file__).parents[1] / "system"
 SCHEMA = dd.Schema({"x": dd.Real(0, 10), "ill": dd.Flag()})

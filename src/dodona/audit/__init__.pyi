@@ -1,6 +1,9 @@
-from dodona.audit.belief import Adversary as Adversary
-from dodona.audit.belief import Belief as Belief
-from dodona.audit.belief import Observation as Observation
+from dodona.audit.attacks import Adversary as Adversary
+from dodona.audit.attacks import Belief as Belief
+from dodona.audit.attacks import Observation as Observation
+from dodona.audit.attacks import Reconstruction as Reconstruction
+from dodona.audit.attacks import belief as belief
+from dodona.audit.attacks import reconstruct as reconstruct
 from dodona.audit.canaries import CanaryAudit as CanaryAudit
 from dodona.audit.canaries import canary as canary
 from dodona.audit.enumeration import Tape as Tape
@@ -9,7 +12,5 @@ from dodona.audit.enumeration import tape_audit as tape_audit
 from dodona.audit.exact import ExactAudit as ExactAudit
 from dodona.audit.exact import epsilon_audit as epsilon_audit
 from dodona.audit.exact import rho_audit as rho_audit
-from dodona.audit.reconstruction import Reconstruction as Reconstruction
-from dodona.audit.reconstruction import reconstruct as reconstruct
 from dodona.audit.suite import every_check as every_check
 from dodona.audit.watched import watched as watched

@@ -25,7 +25,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from dodona import __version__
 from dodona.errors import DodonaError, Refused
-from dodona.privacy.ledger.places import is_address
+from dodona.privacy.ledger.postgres_store import is_address
 from dodona.server import shapes, surveys
 from dodona.server.guard import Guard
 from dodona.server.keys import KeyStore

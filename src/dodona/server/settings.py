@@ -26,7 +26,8 @@ from dodona.config import Config
 from dodona.engines.table import Table
 from dodona.errors import LedgerCorrupt, LedgerMissing, LedgerUnavailable, Refused
 from dodona.privacy.ledger import Ledger
-from dodona.privacy.ledger.places import Place, is_address, make_private, shown
+from dodona.privacy.ledger.places import Place, make_private, shown
+from dodona.privacy.ledger.postgres_store import is_address
 
 # When a piece of work ends for everyone but its own thread: on a public schedule, so that how long it took says
 # nothing about rows.

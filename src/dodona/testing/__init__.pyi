@@ -9,3 +9,8 @@ from dodona.testing.oracles import SeededBits as SeededBits
 from dodona.testing.oracles import TapeBits as TapeBits
 from dodona.testing.oracles import check_oracle as check_oracle
 from dodona.testing.oracles import seeded_curator as seeded_curator
+from dodona.testing.reference import reference_totals as reference_totals
+from dodona.testing.strategies import RawColumn as RawColumn
+from dodona.testing.strategies import random_query as random_query
+from dodona.testing.strategies import random_schema as random_schema
+from dodona.testing.strategies import random_table as random_table

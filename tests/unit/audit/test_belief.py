@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import dodona as dd
-from dodona.audit.belief import Adversary, Observation, belief, worst_case
+from dodona.audit.attacks import Adversary, Observation, belief, worst_case
 from dodona.bounds.sulq import variance_for
 from dodona.errors import BadQuery
 from dodona.mechanisms import DiscreteGaussian, DiscreteLaplace

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import dodona as dd
-from dodona.audit.reconstruction import (
+from dodona.audit.attacks import (
     by_averaging,
     by_differencing,
     by_least_squares,

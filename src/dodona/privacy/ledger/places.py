@@ -15,10 +15,10 @@ from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urlsplit
 
 from dodona.errors import BadEffort, LedgerCorrupt, LedgerError, LedgerMissing, LedgerUnavailable, Refused, Unsupported
 from dodona.privacy.budget import Budget
+from dodona.privacy.ledger.postgres_store import is_address, shown_address
 
 if TYPE_CHECKING:
     from dodona.privacy.ledger.rules import ChainLedger
@@ -32,19 +32,9 @@ LOST = (
 )
 
 
-def is_address(place: Place | None) -> bool:
-    """Whether the place is in PostgreSQL."""
-    return isinstance(place, str) and place.startswith(("postgresql://", "postgres://"))
-
-
 def shown(place: Place) -> str:
     """What to call the place on a screen: the file's name, or the address without user and password."""
-    if not is_address(place):
-        return Path(place).name
-    parts = urlsplit(str(place))
-    if "@" in parts.fragment:
-        return "postgresql://"  # the store refuses it: a # in a password
-    return f"postgresql://{parts.netloc.rpartition('@')[2]}{parts.path}#{parts.fragment}".rstrip("#")
+    return shown_address(str(place)) if is_address(place) else Path(place).name
 
 
 def missing(where: str) -> LedgerMissing:

@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
-from urllib.parse import unquote
+from urllib.parse import unquote, urlsplit
 
 from dodona.errors import LedgerCorrupt, LedgerError, LedgerUnavailable, Unsupported
 from dodona.privacy.ledger.store import NOT_A_LEDGER
@@ -86,6 +86,19 @@ SCHEMA = (
         for table in _KEPT
     ),
 )
+
+
+def is_address(place: object) -> bool:
+    """Whether a place for a ledger is in PostgreSQL."""
+    return isinstance(place, str) and place.startswith(("postgresql://", "postgres://"))
+
+
+def shown_address(url: str) -> str:
+    """The address without user and password."""
+    parts = urlsplit(url)
+    if "@" in parts.fragment:
+        return "postgresql://"  # ``split`` refuses it: a # in a password
+    return f"postgresql://{parts.netloc.rpartition('@')[2]}{parts.path}#{parts.fragment}".rstrip("#")
 
 
 def split(url: str) -> tuple[str, str]:
