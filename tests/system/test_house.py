@@ -24,11 +24,12 @@ def counting() -> Any:
 TOOL = counting()
 
 
-def test_no_file_is_too_long_and_no_folder_is_a_prefix() -> None:
+def test_the_house_keeps_every_limit() -> None:
     house = TOOL.count()
-    assert house.longest <= TOOL.LIMITS["longest file"]
-    assert house.families == ()
-    assert house.median >= TOOL.LEAST["median lines"]
+    figures = house.figures()
+    over = {name: figures[name] for name, most in TOOL.LIMITS.items() if figures[name] > most}
+    under = {name: figures[name] for name, least in TOOL.LEAST.items() if figures[name] < least}
+    assert (over, under) == ({}, {}), f"one importer: {house.lonely}; families: {house.families}"
 
 
 def test_a_door_is_no_fragment(tmp_path: Path) -> None:

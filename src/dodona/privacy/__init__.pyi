@@ -7,5 +7,6 @@ from dodona.privacy.ledger import Entry as Entry
 from dodona.privacy.ledger import Ledger as Ledger
 from dodona.privacy.ledger import Receipt as Receipt
 from dodona.privacy.ledger import Verified as Verified
+from dodona.privacy.ledger.postgres import PostgresLedger as PostgresLedger
 from dodona.privacy.ledger.sqlite import SqliteLedger as SqliteLedger
 from dodona.privacy.numbers import exact as exact

@@ -27,9 +27,8 @@ from dodona import __version__
 from dodona.errors import DodonaError, Refused
 from dodona.privacy.ledger.postgres_store import is_address
 from dodona.server import shapes, surveys
-from dodona.server.guard import Guard
+from dodona.server.guard import Guard, Problem, fault, not_found, problem_of
 from dodona.server.keys import KeyStore
-from dodona.server.problems import Problem, fault, not_found, problem_of
 from dodona.server.routes import json_response, key_routes, page_routes, questions, releases
 from dodona.server.routes import router as dataset_routes
 from dodona.server.service import Service, require

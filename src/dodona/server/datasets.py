@@ -30,8 +30,8 @@ from dodona.privacy.ledger.sums import read_grant
 from dodona.query.schema import same_name
 from dodona.query.select import Scope as Names
 from dodona.query.select import Select, Source, Statement, read_from
+from dodona.server.guard import not_found
 from dodona.server.keys import Key
-from dodona.server.problems import not_found
 from dodona.server.settings import Heads, Pacer, Served, Settings, read_sources
 
 FRESH = 0.1

@@ -17,7 +17,7 @@ from starlette.requests import ClientDisconnect, Request
 from dodona.errors import BadQuery
 from dodona.oracles.effort import Effort
 from dodona.query.unit import MOST_ROWS, Bounds
-from dodona.server.problems import Problem
+from dodona.server.guard import MOST_BYTES, Problem, too_large
 
 Amount = Annotated[
     str | int,
@@ -179,7 +179,6 @@ def checked(kind: type[Body], data: Any) -> Body:
 # integers of more than 19 digits, a name that stands twice in one object, lone surrogates.
 
 
-MOST_BYTES = 1 << 20
 DEEPEST = 128
 """Brackets inside brackets. A row expression of n levels takes 2n of them, a query around it some 16."""
 _DIGITS = 19
@@ -205,11 +204,6 @@ def parse(body: bytes) -> Any:
         raise
     except (ValueError, RecursionError):  # UnicodeDecodeError and JSONDecodeError are ValueErrors
         raise _bad("it is not JSON in UTF-8") from None
-
-
-def too_large() -> Problem:
-    """The refusal of a body beyond the limit."""
-    return Problem(413, "too-large", f"a request's body must be at most {MOST_BYTES:,} bytes.")
 
 
 def _check_depth(body: bytes) -> None:

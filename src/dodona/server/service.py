@@ -24,9 +24,8 @@ from starlette.requests import Request
 from dodona.errors import DodonaError, LedgerError
 from dodona.oracles.answer import Price
 from dodona.server.datasets import Dataset, Datasets
-from dodona.server.guard import Audit, Metrics
+from dodona.server.guard import Audit, Metrics, Problem, denied, too_many
 from dodona.server.keys import Key, KeyStore, looks_like_token
-from dodona.server.problems import Problem, denied, too_many
 from dodona.server.settings import Pacer, Settings
 
 MOST_CALLERS = 10_000

@@ -10,7 +10,7 @@ from pydantic import BaseModel, Field, RootModel
 
 from dodona.oracles.answer import Bill, Expected, Finding, Selection
 from dodona.query.plan import Segment
-from dodona.server.problems import TITLES
+from dodona.server.guard import TITLES
 
 Numbers = float | list[Any]
 PLAIN = (Bill, Expected, Finding, Segment, Selection)

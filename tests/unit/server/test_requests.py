@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dodona.server.problems import Problem
-from dodona.server.requests import DEEPEST, MOST_BYTES, parse
+from dodona.server.guard import MOST_BYTES, Problem
+from dodona.server.requests import DEEPEST, parse
 
 BAD = {
     "NaN": b'{"a": NaN}',

@@ -61,7 +61,7 @@ def test_a_select_s_price_and_table_say_how_good_each_number_is(house):
     assert table["proven"] is True
     assert "a row in none of the groups of sex is in (other)" in table["leaves_out"]
     assert table["records"][-1]["sex"] == "(other)"
-    assert table["records"][-1]["mean note"] == "lost in noise"
+    assert table["records"][-1]["mean_note"] == "lost in noise"
     assert any("worth nothing at this price" in note for note in table["notes"])
 
 

@@ -13,8 +13,8 @@ import dodona as dd
 from dodona.config import Config
 from dodona.errors import BadQuery, Refused
 from dodona.server.datasets import Datasets
+from dodona.server.guard import Problem
 from dodona.server.keys import Key
-from dodona.server.problems import Problem
 from dodona.server.settings import Settings, read_sources
 from tests.support.servers import add_key, in_thread
 

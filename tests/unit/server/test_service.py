@@ -1,7 +1,7 @@
 import pytest
 
 from dodona.server import service as limits
-from dodona.server.problems import Problem
+from dodona.server.guard import Problem
 from dodona.server.service import Buckets, Running
 
 

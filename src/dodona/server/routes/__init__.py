@@ -20,8 +20,8 @@ from starlette.responses import Response
 
 from dodona.errors import Refused
 from dodona.server import shapes
+from dodona.server.guard import not_found
 from dodona.server.keys import Key
-from dodona.server.problems import not_found
 from dodona.server.requests import KeyBody, read_body
 from dodona.server.service import Service, require
 from dodona.server.shapes import asks, problems, reads

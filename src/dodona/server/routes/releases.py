@@ -34,8 +34,8 @@ from dodona.query.select import is_select
 from dodona.release.registry import find_release, offered_releases
 from dodona.server import shapes as outputs
 from dodona.server.datasets import Dataset
+from dodona.server.guard import not_found
 from dodona.server.keys import Key
-from dodona.server.problems import not_found
 from dodona.server.requests import FreeBody, ReleaseBody, read_body
 from dodona.server.routes import json_response
 from dodona.server.routes.questions import request_of, table

@@ -20,7 +20,7 @@ from starlette.concurrency import run_in_threadpool
 
 from dodona.local.client import unpacked
 from dodona.oracles.collected import Collected
-from dodona.server.problems import Problem, not_found
+from dodona.server.guard import Problem, not_found
 from dodona.server.requests import Amount, Strict, read_body
 from dodona.server.routes import json_response
 from dodona.server.service import Buckets, require
