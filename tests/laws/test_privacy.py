@@ -16,7 +16,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from dodona.errors import BudgetSpent, Refused
 from dodona.privacy import UNITS, Budget, Cost, SqliteLedger
-from dodona.privacy.ledger import read, written
+from dodona.privacy.ledger import read_scope, write_scope
 from dodona.privacy.numbers import delta_of, epsilon_of, rho_of, sulq_epsilon_of, sulq_rho_of
 
 amounts = st.fractions(min_value=0, max_value=100, max_denominator=10**15)
@@ -90,7 +90,7 @@ def test_conversions_are_inverse_and_safe(value: Fraction, delta: Fraction) -> N
 @given(st.sets(st.integers(0, 200), min_size=1))
 def test_scopes_survive_writing(atoms: set[int]) -> None:
     scope = tuple(sorted(atoms))
-    assert read(written(scope)) == scope
+    assert read_scope(write_scope(scope)) == scope
 
 
 @pytest.mark.parametrize("parts", [10, 11, 7, 13, 1000])

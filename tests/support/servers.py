@@ -144,7 +144,7 @@ class Process:
         self.port = port or free_port()
         self.url = f"http://127.0.0.1:{self.port}"
         self._out = (folder / f"out.{self.port}").open("w+")
-        patient = f"from dodona import cli; from dodona.server import run; run.HEADERS = {patience}; cli.main()"
+        patient = f"from dodona import cli; from dodona.server import app; app.HEADERS = {patience}; cli.main()"
         program = ["-m", "dodona"] if patience is None else ["-c", patient]
         command = [sys.executable, *program, "serve", *map(str, surveys), "--port", str(self.port)]
         command += ["--keys", str(folder / "dodona.keys"), "--audit", str(folder / "audit.log"), *options]

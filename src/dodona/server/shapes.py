@@ -53,9 +53,9 @@ class Answer(BaseModel):
 
 
 class Rows(BaseModel):
-    """A SELECT's table: each estimate by its column's name, its margin beside it as NAME ±.
+    """A SELECT's table: each estimate by its column's name, its margin beside it as NAME_margin.
 
-    A number that is lost in noise also has NAME note, which says so. ``told``: what noise has decided beside the
+    A number that is lost in noise also has NAME_note, which says so. ``told``: what noise has decided beside the
     numbers, such as which rows are shown.
     """
 

@@ -14,7 +14,8 @@ from dodona.errors import BadEffort, BadQuery, BadTable, Unsupported
 from dodona.local import Client, Collector, invitation
 from dodona.local.client import holdings_of
 from dodona.local.holdings import Holdings
-from dodona.oracles.collected import Collected, Exact
+from dodona.oracles.collected import Collected
+from dodona.oracles.exact import Exact
 from dodona.oracles.local import Local
 from dodona.query.plan import compile_query
 from dodona.query.schema import Real, Schema

@@ -35,7 +35,7 @@ def path(tmp_path: Path) -> Path:
 
 
 def test_public_names() -> None:
-    names = "FREE UNITS Budget Charge Cost Entry Ledger Receipt SqliteLedger Verified exact"
+    names = "FREE UNITS Budget Charge Cost Entry Ledger PostgresLedger Receipt SqliteLedger Verified exact"
     assert public == sorted(names.split())
 
 
