@@ -29,15 +29,21 @@
     header = false                 # default true; false: the columns above, in order; or a list of all column names
 
 Several tables of the same people, with one budget and one ledger, each under the name that FROM calls it; everything
-above but ``data``, ``name``, ``rows`` and ``columns`` is stated once, for all::
+above but ``data``, ``name``, ``rows``, ``key`` and ``columns`` is stated once, for all::
 
     unit = "patient"               # what a person is called; needed with more than one private table
 
     [tables.visits]
     data = "visits.parquet"        # or [tables.visits.data]
     unit = { column = "patient", max_rows = 4 }
+    key = "visit"                  # optional: the column by which rows of other tables name a row of this one
     columns.cost = { type = "real", low = 0, high = 1000 }
     columns.zip = { type = "category", values = ["0150", "5003"] }
+
+    [tables.bills]                 # of visits: whose bill it is, the visit says
+    data = "bills.parquet"
+    unit = { column = "visit.patient", max_rows = 8 }   # visit: a column of bills that holds the key of visits
+    columns.paid = { type = "real", low = 0, high = 1000 }
 
     [tables.zips]
     public = true                  # everyone may know it: a JOIN with it costs nothing
@@ -78,7 +84,7 @@ STATED = "\x00survey.toml"
 _DISJOINT = "stated in survey.toml: nobody in this dataset is in another dataset of the same source"
 LARGEST_FILE = 16 * 2**20
 NEIGHBOURS = ("replace", "add-remove")
-_KEYS = ("data", "name", "ledger", "neighbours", "rows", "population", "unit", "disjoint", "budget", "columns")
+_KEYS = ("data", "name", "ledger", "neighbours", "rows", "population", "unit", "key", "disjoint", "budget", "columns")
 _MAY_BE_GAPS = ("type", "low", "high", "values")  # a category may well list "?", so ``missing`` is not among them
 
 
@@ -98,6 +104,7 @@ class Config:
     unit: Unit | None = None
     csv: Csv | None = None
     disjoint: bool = False
+    key: str | None = None
     family: Family | None = field(default=None, compare=False, repr=False)
 
     @staticmethod
@@ -134,6 +141,7 @@ class Config:
             population=self.population,
             unit=self.unit,
             csv=self.csv,
+            key=self.key,
         )
 
     def open_curator(
@@ -217,7 +225,7 @@ class Family:
 def _family(path: Path, stated: Mapping[str, Any]) -> Config:
     """Of a file with [tables.NAME]: the first of its private tables, which knows of the others."""
     shared = {key: value for key, value in stated.items() if key != "tables"}
-    own = [key for key in ("data", "name", "rows", "columns") if key in shared]
+    own = [key for key in ("data", "name", "rows", "key", "columns") if key in shared]
     if own or not isinstance(stated["tables"], Mapping):
         raise BadSchema(
             f"a file with [tables.NAME] states {', '.join(own) or 'them'} in each of them, not above: [tables.visits]."
@@ -300,10 +308,10 @@ def _config(path: Path, stated: Mapping[str, Any]) -> Config:
     unit = None if "unit" not in stated else Unit.read(stated["unit"]).checked(schema)
     kept = ledger if "://" in ledger else path.parent / ledger
     rows, population = _rows(stated, neighbours), _text(stated, "population")
-    disjoint = stated.get("disjoint", False)
+    disjoint, key = stated.get("disjoint", False), _text(stated, "key")
     if not isinstance(disjoint, bool):
         raise BadSchema(f"disjoint must be true or false. Got {disjoint!r}.")
-    return Config(path, where, schema, budget, kept, neighbours, rows, name, population, unit, csv, disjoint)
+    return Config(path, where, schema, budget, kept, neighbours, rows, name, population, unit, csv, disjoint, key)
 
 
 def _data(stated: Mapping[str, Any]) -> tuple[str, Csv | None]:

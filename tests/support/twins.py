@@ -31,9 +31,11 @@ from dodona.engines.table import Table
 from dodona.errors import DodonaError
 from dodona.oracles.answer import Answer, Finding, Price, Selection
 from dodona.oracles.curator import Curator
+from dodona.oracles.exact import Exact
 from dodona.oracles.groups import Atoms
 from dodona.oracles.noise import ballot_for
 from dodona.oracles.oracle import Oracle, Request
+from dodona.oracles.view import persons_of
 from dodona.privacy.budget import Budget
 from dodona.privacy.ledger import Charge
 from dodona.privacy.ledger.sqlite import SqliteLedger
@@ -98,6 +100,22 @@ class Twins(Oracle):
             raise found[0]  # type: ignore[misc]
         self.requests += 1
         return Twins(found[0].table, found[1].table, self._budget, seed=self._seed), found[0].scope
+
+    def persons(self, select: str, **stated: Any) -> Oracle:
+        """Twins over the people that are made of the rows of each."""
+        made: list[Table] = []
+
+        def kept(table: Table) -> Oracle:
+            made.append(table)
+            return Exact(table)
+
+        def both(table: Table) -> Oracle:
+            return Twins(table, made[0], self._budget, seed=self._seed)
+
+        first, second = self._twins
+        persons_of(self, second.table, select, kept, **stated)
+        self.requests += 1
+        return persons_of(self, first.table, select, both, **stated)
 
     def answer(self, request: Request) -> Answer:
         """D's answer, once D' has been seen to differ within the sensitivity and in nothing else."""

@@ -243,7 +243,9 @@ def test_a_unit_in_the_file(tmp_path):
     unit = Config.read(file).unit
     assert unit is not None
     assert (unit.column, unit.max_rows, unit.group, unit.max_rows_per_group) == ("p", 4, ("w",), 2)
-    for bad in ('unit = "p"', 'unit = { column = "w", max_rows = 1 }', 'unit = { column = "p", max_rows = 0 }'):
+    file.write_text(lines.format(unit='unit = "p"'))
+    assert str(Config.read(file).unit) == "one p"
+    for bad in ("unit = 4", 'unit = { column = "w", max_rows = 1 }', 'unit = { column = "p", max_rows = 0 }'):
         file.write_text(lines.format(unit=bad))
         with pytest.raises(BadSchema, match="unit"):
             Config.read(file)

@@ -167,8 +167,8 @@ class Draft:
 
 
 def _draft_typed(source: str) -> Draft:
-    from dodona.engines.duckdb import family_of, open_typed
-    from dodona.engines.duckdb.source import required_columns
+    from dodona.engines.duckdb import open_typed
+    from dodona.engines.duckdb.source import family_of, required_columns
 
     opened = open_typed(source)
     never = required_columns(opened)

@@ -56,6 +56,17 @@ class Part(NamedTuple):
     given: Any
 
 
+class Link(NamedTuple):
+    """A table that a key leads to: the column that holds the ``key`` there, and the column that ``leads`` on, to the
+    next table's key or, in the last one, to whose rows they are. ``given``: as a part's.
+    """
+
+    engine: Engine
+    key: str
+    leads: str
+    given: Any
+
+
 class Engine(ABC):
     """Rows somewhere. Each public fact, and each method, is relied on by some oracle: none is optional.
 
@@ -156,15 +167,35 @@ class Engine(ABC):
         beside every one of the others that is of the same unit, and under the names that the parts say. The unit keeps
         its name. Ids are equal as whole numbers, or as texts byte by byte; rows without one find none.
         """
-        kinds = ", ".join(sorted({type(part.engine).__name__ for part in parts}))
-        raise Unsupported(
-            f"private tables are joined where their rows are, so all of them must be in one place. Got {kinds}. Make "
-            "the join there, as a view or a data frame, and open that with the same unit."
-        )
+        raise _apart([part.engine for part in parts])
+
+    def lead(self, first: Part, links: Sequence[Link]) -> Any:
+        """A source of this kind of engine, of the rows of ``first``, each with whose it is: its ``unit`` is a key of
+        the first link, and so on; the last one's ``leads`` is the name of the unit there.
+
+        A row is there once for each person whom its key leads to, however often, and not at all where it leads to
+        nobody. So what one person has there follows from that person's rows in the links and from ``first`` alone:
+        whoever comes or goes moves no row of another, also where keys that should be single are not.
+        """
+        raise _apart([first.engine, *(link.engine for link in links)])
+
+    def stack(self, parts: Sequence[Part]) -> Any:
+        """A source of this kind of engine, of the rows of all ``parts``, one table below another, under the names that
+        the parts say; the unit is called as in the first.
+        """
+        raise _apart([part.engine for part in parts])
 
     @abstractmethod
     def explain(self, program: Program) -> str:
         """How the program would run here, in words or statements; reads no row."""
+
+
+def _apart(engines: Sequence[Engine]) -> Unsupported:
+    kinds = ", ".join(sorted({type(engine).__name__ for engine in engines}))
+    return Unsupported(
+        f"private tables are joined where their rows are, so all of them must be in one place. Got {kinds}. Make "
+        "the join there, as a view or a data frame, and open that with the same unit."
+    )
 
 
 def require_order(engine: Engine) -> None:

@@ -27,12 +27,15 @@ from dodona.query.unit import Unit
 
 
 class Terms(NamedTuple):
-    """What a table promises of its rows, which its engine must keep. ``csv``: how a CSV file is written, if stated."""
+    """What a table promises of its rows, which its engine must keep. ``csv``: how a CSV file is written, if stated.
+    ``key``: a column that is kept beside, for other tables' rows name rows by it.
+    """
 
     schema: Schema
     unit: Unit | None
     public_rows: bool
     csv: Csv | None = None
+    key: str | None = None
 
 
 class Home(ABC):

@@ -12,7 +12,7 @@ from copy import copy
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from dodona.engines.engine import Part
+from dodona.engines.engine import Link, Part
 from dodona.engines.public import Public
 from dodona.engines.table import Table, require_whom
 from dodona.errors import BadQuery, BadSchema, BadTable, Unsupported
@@ -176,6 +176,7 @@ class Tables:
             table, names = join_people(first, sides, first.name)
             table = table.within(self, first.name, first.whom, first._terms)
             table._source = ";".join(one._source for one in (first, *(side.table for side in sides)))
+            table._beneath = tuple(one.engine for one in (first, *(side.table for side in sides)))
             self._opened[key] = table, names
         table, names = self._opened[key]
         return table, dict(zip(units, names, strict=True))
@@ -222,8 +223,50 @@ def together(
         # Whatever bounds each table has: each charge is made for its own. But what is only presumed of people is whom.
         presumed = [f", {name}: {t.unit}" for name, t in held.private.items() if t.unit and t.unit.column is None]
         terms = f"; one {json.dumps(unit)}{''.join(presumed)}"
-    held.private = {name: table.within(held, name, whom, terms) for name, table in held.private.items()}
+    led = {name: _led(held.private, name) for name in held.private}
+    held.private = {name: table.within(held, name, whom, terms) for name, table in led.items()}
     return held.private
+
+
+def _led(private: Mapping[str, Table], name: str) -> Table:
+    """The table with whose its rows are, where keys lead to it through other tables."""
+    table = at = private[name]
+    links, over = list[Link](), [table]
+    while at.leads:
+        assert at.unit is not None
+        to = _target(private, at)
+        if any(to is one for one in over):
+            raise BadTable(f"the keys of {name} lead in a circle: one of the tables must say whose row a row is.")
+        leads = _unit_of(to).partition(".")[0] if to.leads else _unit_of(to)
+        links.append(Link(to.engine, str(to.key), leads, to.given))
+        over.append(to)
+        at = to
+    if not links:
+        return table
+    engine = table.engine
+    assert engine.unit is not None
+    own = Part(engine, engine.unit.whose, {column: column for column in table.schema}, False, table.given)
+    return table.led(engine.lead(own, links), links[-1].leads, over[1:])
+
+
+def _target(private: Mapping[str, Table], table: Table) -> Table:
+    """The table whose key the first column of a unit's path holds."""
+    assert table.unit is not None
+    (column, *rest), via = table.unit.path, table.unit.via
+    keyed = [(name, other) for name, other in private.items() if other is not table and other.key is not None]
+    found = [(name, other) for name, other in keyed if other.unit is not None and other.unit.column == ".".join(rest)]
+    if via is not None:
+        found = [(name, other) for name, other in found if same_name(name, via)]
+    elif len(found) > 1:
+        found = [(name, other) for name, other in found if other.key == column] or found
+    if len(found) != 1:
+        told = f"{' and '.join(name for name, _ in found)} are such: say which with via="
+        none = f"none is such: state its key, Table(..., key={column!r}, unit=Unit({'.'.join(rest)!r}))"
+        raise BadTable(
+            f"the unit {table.unit.column!r} leads from {column} to {via or 'a private table'} that has "
+            f"a key, and whose own unit is {'.'.join(rest)!r}; {told if found else none}."
+        )
+    return found[0][1]
 
 
 def _require_one_people(private: Mapping[str, Table], unit: str | None) -> None:

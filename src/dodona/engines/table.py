@@ -6,7 +6,7 @@ import hashlib
 import json
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from copy import copy
 from typing import TYPE_CHECKING, Any
 
@@ -32,6 +32,8 @@ class Table:
     file's absolute path, links followed, unless given (or the name, for rows in memory), so state one where files move.
     ``unit``: whose rows they are; then a whole unit is protected, not one row (``query/unit.py``), under add-remove
     only. ``csv``: how a CSV file is written, where that is not with commas, quotes ", UTF-8 and a header.
+    ``key``: the column by which rows of other tables of a dataset name a row of this one, as a unit ``order.customer``
+    says (``Unit``); it need not be in the schema.
     """
 
     def __init__(
@@ -45,6 +47,7 @@ class Table:
         population: str | None = None,
         unit: Unit | None = None,
         csv: Csv | None = None,
+        key: str | None = None,
     ) -> None:
         schema = Schema(schema) if isinstance(schema, Mapping) else schema
         if not isinstance(schema, Schema):
@@ -61,15 +64,17 @@ class Table:
                 "of rows cannot be public. Say rows=... if about how many there are is publicly known."
             )
         require_whom(population)
+        if key is not None and (not isinstance(key, str) or not key):
+            raise BadTable(f"a key must be the name of a column. Got {key!r}.")
         self.schema = schema
         self.neighbours = neighbours
         self.unit = None if unit is None else unit.checked(schema)
         source = os.fspath(source) if isinstance(source, os.PathLike) else source
         cutting = None if self.unit is None or self.unit.column is None else self.unit
-        terms = Terms(schema, cutting, neighbours == "replace", csv)
+        terms = Terms(schema, cutting, neighbours == "replace", csv, key)
         home = None if isinstance(source, Engine) else home_of(source)
-        self.engine = source if isinstance(source, Engine) else open_engine(source, home, terms)
-        require_engine(self.engine, schema, cutting, neighbours == "replace")
+        self.engine, self.leads = (source, False) if isinstance(source, Engine) else _opened(source, home, terms)
+        require_engine(self.engine, schema, self.engine.unit if self.leads else cutting, neighbours == "replace")
         self.given = source if home is None and not isinstance(source, Engine) else None  # rows in memory, to be joined
         address = source if home is not None and isinstance(source, str) else ""
         self._home, self._address = home if address else None, address
@@ -83,7 +88,9 @@ class Table:
         self.population = self.whom + self._terms
         self.folder = None if self._home is None else self._home.folder(shown)
         self._stated, self._is_path = rows, population is None
-        self._source, self._csv = self._real_place(address), csv
+        self._source, self._csv, self.key = self._real_place(address), csv, key
+        self._stored = None if isinstance(source, Engine) else source
+        self._beneath: tuple[Engine, ...] = ()
         self.tables: Tables | None = None  # of its dataset, where it is in one
         self._made: tuple[str, str] | None = None  # where people are made of rows: how, and what those mean
 
@@ -98,17 +105,31 @@ class Table:
         table.population = table.whom + table._terms
         return table
 
+    def led(self, source: Any, whose: str, over: Iterable[Table]) -> Table:
+        """The same rows, opened again as ``source``, in which a column says whose they are; the keys of the tables
+        ``over`` led to it.
+        """
+        table = copy(self)
+        assert self.unit is not None
+        table.unit = self.unit.called(whose).checked(self.schema)
+        table._stored, table.leads, table._csv = source, False, None
+        table.given = source if home_of(source) is None else None
+        table.engine = open_engine(source, home_of(source), Terms(self.schema, table.unit, public_rows=False))
+        table._beneath = (self.engine,)  # whatever it holds open, ours reads
+        table._source = ";".join(one._source for one in (self, *over))
+        return table
+
     def restated(self, schema: Schema) -> Table:
         """The same rows of the same people, opened again under a schema that says something else of some columns."""
-        source = self.given if self._home is None else self._address
+        source = self._stored
         if self._made is not None:
             raise Unsupported("people made of rows are no rows that can be opened again: find keys of what is stored.")
         if source is None:
             raise Unsupported("rows of an engine of one's own cannot be opened again: state the schema there.")
         table = copy(self)
         table.schema = schema
-        terms = Terms(schema, self.engine.unit, self.neighbours == "replace", self._csv)
-        table.engine = open_engine(source, self._home, terms)
+        terms = Terms(schema, self.engine.unit, self.neighbours == "replace", self._csv, self.key)
+        table.engine = open_engine(source, home_of(source), terms)
         require_engine(table.engine, schema, self.engine.unit, self.neighbours == "replace")
         return table
 
@@ -222,6 +243,11 @@ def require_table(source: Any) -> Table:
     if not isinstance(source, Table):
         given = type(source).__name__
         raise BadTable(f'an oracle asks a table: dd.Table(data, {{"age": dd.Integer(0, 120)}}). Got {given}.')
+    if source.leads and source.unit is not None:
+        raise BadTable(
+            f"whose rows {source.name} holds is said by another table ({source.unit.column}): put both in one "
+            f"dd.Dataset, the other with key={source.unit.path[0]!r}, and ask that."
+        )
     return source
 
 
@@ -232,6 +258,17 @@ def require_whom(population: str | None) -> None:
             f"a population names people, and nothing else: whose rows they are is said by unit. Got {population!r}: "
             "leave out what stands after the name."
         )
+
+
+def _opened(source: Any, home: Home | None, terms: Terms) -> tuple[Engine, bool]:
+    """The engine, and whether keys lead from its rows to whose they are: then its unit is the first key."""
+    unit = terms.unit
+    try:
+        return open_engine(source, home, terms), False
+    except BadTable:
+        if unit is None or len(unit.path) < 2:
+            raise
+    return open_engine(source, home, terms._replace(unit=unit.called(unit.path[0]))), True
 
 
 def open_engine(source: Any, home: Home | None, terms: Terms) -> Engine:
@@ -245,7 +282,7 @@ def open_engine(source: Any, home: Home | None, terms: Terms) -> Engine:
     from dodona.engines.people import People
     from dodona.engines.units import readable_twice, unit_codes
 
-    schema, unit, public_rows, _ = terms
+    schema, unit, public_rows = terms[:3]
     source = readable_twice(source)
     columns, rows = read_columns(source, schema)
     told = fates(source, schema)  # now, since a source in memory may be changed or sorted later: its rows stay ours

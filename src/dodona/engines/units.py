@@ -30,6 +30,12 @@ def require_unit(unit: Unit, family: str, kind: str) -> None:
         )
 
 
+def require_key(column: str, family: str, kind: str) -> None:
+    """Refuses a column that other tables' rows name rows by, whose equality is not plain."""
+    if family not in ("integer", "text", "csv"):
+        raise BadTable(f"the key {column!r} must hold whole numbers or text. Got {kind}: store it as one of them.")
+
+
 def require_alike(kinds: Sequence[tuple[str, str]]) -> None:
     """Refuses units of other types in tables that are joined. ``kinds``: each unit's column, whole numbers or text."""
     if len({kind for _, kind in kinds}) > 1:

@@ -29,7 +29,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
 
@@ -85,7 +85,9 @@ def require_bound(name: str, bound: Any) -> None:
 @dataclass(frozen=True)
 class Unit:
     """``column``: whose row it is, whole numbers or text; not part of the schema, so nobody can ask about it. None:
-    nobody knows, but it is public that nobody has more than ``max_rows`` rows.
+    nobody knows, but it is public that nobody has more than ``max_rows`` rows. Where another table of the dataset says
+    it, the way there: with ``order.customer`` the column ``order`` holds the key of a row there, whose unit is
+    ``customer``. ``via``: that table's name, needed where several have such a key.
 
     ``max_rows``: how many rows of a unit count, unless the question says so. ``group``: columns of the schema; then at
     most ``max_rows_per_group`` rows of a unit with the same values there count, which makes questions grouped by them
@@ -97,8 +99,14 @@ class Unit:
     group: tuple[str, ...] = ()
     max_rows_per_group: int | None = None
     max_groups: int | None = None
+    via: str | None = None
 
     def __post_init__(self) -> None:
+        if self.via is not None and (not isinstance(self.via, str) or len(self.path) < 2):
+            raise BadSchema(
+                f"via names the table that a key leads to: Unit('order.customer', via='orders'). Got via={self.via!r} "
+                f"with {self.column!r}."
+            )
         if self.column is not None and (not isinstance(self.column, str) or not self.column):
             raise BadSchema(f"a unit must name the column that says whose row it is. Got {self.column!r}.")
         group = (self.group,) if isinstance(self.group, str) else tuple(self.group)
@@ -117,6 +125,15 @@ class Unit:
             )
         if self.max_rows is not None and (self.max_rows_per_group or 1) > self.max_rows:
             raise BadSchema("a unit's max_rows_per_group must be at most its max_rows.")
+
+    @property
+    def path(self) -> tuple[str, ...]:
+        """The keys that lead to whose row it is, and, last, the column that says it."""
+        return () if self.column is None else tuple(self.column.split("."))
+
+    def called(self, column: str) -> Unit:
+        """The same bounds of a unit that another column says."""
+        return replace(self, column=column, via=None)
 
     def checked(self, schema: Schema) -> Unit:
         """The unit, if it fits the schema."""
@@ -150,25 +167,27 @@ class Unit:
         merged = bounds.over(own)
         if self.group and not grouped:
             most = min(self.max_rows_per_group or MOST_ROWS, merged.max_rows or MOST_ROWS)
-            return Unit(self.column, merged.max_rows, self.group, most)
+            return Unit(self.column, merged.max_rows, self.group, most, via=self.via)
         rows, groups, each = merged.max_rows, merged.max_groups, merged.max_rows_per_group
         each = each if rows is None or each is None else min(each, rows)
-        return Unit(self.column, rows, (), each, groups)
+        return Unit(self.column, rows, (), each, groups, self.via)
 
     def describe(self) -> dict[str, Any]:
         """The unit as plain data, for TOML and JSON."""
         own: dict[str, Any] = {} if self.column is None else {"column": self.column}
+        own |= {} if self.via is None else {"via": self.via}
         own |= Bounds(self.max_rows).describe() | ({"group": list(self.group)} if self.group else {})
         return own | Bounds(None, self.max_groups, self.max_rows_per_group).describe()
 
     @staticmethod
     def read(described: Any) -> Unit:
         """A unit from plain data."""
-        known = ("column", "max_rows", "group", "max_rows_per_group", "max_groups")
+        known = ("column", "max_rows", "group", "max_rows_per_group", "max_groups", "via")
+        described = {"column": described} if isinstance(described, str) else described
         if not isinstance(described, Mapping) or set(described) - set(known) or not set(known[:2]) & set(described):
             raise BadSchema(
-                'a unit is { column = "...", max_rows = 4 }, with max_groups, max_rows_per_group and group if wanted; '
-                "without column, it is public that nobody has more than max_rows rows."
+                'a unit is { column = "...", max_rows = 4 }, with max_groups, max_rows_per_group, group and via if '
+                "wanted; without column, it is public that nobody has more than max_rows rows."
             )
         group = described.get("group", ())
         if isinstance(group, str):

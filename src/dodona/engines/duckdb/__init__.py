@@ -28,13 +28,13 @@ from numpy.typing import NDArray
 from dodona.engines.csv import Csv
 from dodona.engines.duckdb import source as sources
 from dodona.engines.duckdb.copy import Limits, copy_csv
-from dodona.engines.duckdb.dialect import STEPS, DuckDBDialect
-from dodona.engines.engine import Part, RowCount
+from dodona.engines.duckdb.dialect import DuckDBDialect
+from dodona.engines.engine import Engine, Link, Part, RowCount
 from dodona.engines.homes import FileHome, Terms, registered, what_instead
 from dodona.engines.memory.frames import arrow_vector
 from dodona.engines.sql import Batch, Longest, SqlEngine, find_columns
 from dodona.engines.sql.compile import Compiled, Statement
-from dodona.engines.sql.dialect import Physical
+from dodona.engines.sql.tables import Held, joined, led, stacked
 from dodona.errors import BadTable
 from dodona.query.program import Program
 from dodona.query.schema import Schema
@@ -49,7 +49,7 @@ Stamp = tuple[tuple[int, ...] | None, ...]
 class DuckDBEngine(SqlEngine):
     """``source``: a path of .parquet (or a pattern), .csv, .csv.gz, .tsv, or ``file.duckdb#table``.
 
-    ``csv``: how a CSV file is written, where that is not the usual way.
+    ``csv``: how a CSV file is written, where that is not the usual way. ``key``: a column that is kept beside.
     Connections are opened per process, so a forked worker gets its own; calls may come from many threads.
     """
 
@@ -66,17 +66,20 @@ class DuckDBEngine(SqlEngine):
         csv: Csv | None = None,
         unit: Unit | None = None,
         public_rows: bool = True,
+        key: str | None = None,
     ) -> None:
         super().__init__(schema, unit=unit, public_rows=public_rows)
         self._limits = (memory_limit, threads)
         self._joined = isinstance(source, sources.Source)  # of tables that stay open elsewhere
         self._name = "tables joined" if isinstance(source, sources.Source) else os.fspath(source)
         self._source = (
-            source if isinstance(source, sources.Source) else _open_source(self._name, csv, schema, unit, self._limits)
+            source
+            if isinstance(source, sources.Source)
+            else _open_source(self._name, csv, schema, (None if unit is None else unit.whose, key), self._limits)
         )
         weakref.finalize(self, sources.close_files, self._source.held)
         self._first = self._stamp()
-        held = {name: Physical(x, family_of(kind), kind) for name, (x, kind) in self._source.columns.items()}
+        held = sources.held_of(self._source).columns
         self._dialect = DuckDBDialect(schema, *find_columns(schema, unit, held))
         self._connections: dict[int, tuple[Stamp, Any]] = {}
         # Texts are read once here: a broken one (not UTF-8) must refuse the file now, not fail a question later.
@@ -101,13 +104,32 @@ class DuckDBEngine(SqlEngine):
 
     def join(self, parts: Sequence[Part]) -> Any:
         """In DuckDB, for every question anew; of the very files that each table was opened on and read."""
+        held = self._held([part.engine for part in parts])
+        return super().join(parts) if held is None else self._put_together(parts, joined(parts, held, sources.key_of))
+
+    def lead(self, first: Part, links: Sequence[Link]) -> Any:
+        """As a join."""
+        held = self._held([first.engine, *(link.engine for link in links)])
+        if held is None:
+            return super().lead(first, links)
+        return self._put_together([first, *links], led(first, links, held, sources.key_of, "VARCHAR"))
+
+    def stack(self, parts: Sequence[Part]) -> Any:
+        """As a join."""
+        held = self._held([part.engine for part in parts])
+        return super().stack(parts) if held is None else self._put_together(parts, stacked(parts, held))
+
+    def _held(self, engines: Sequence[Engine]) -> list[Held] | None:
+        """None where some are elsewhere."""
+        own = [sources.held_of(engine._source) for engine in engines if isinstance(engine, DuckDBEngine)]
+        return own if len(own) == len(engines) else None
+
+    def _put_together(self, parts: Sequence[Part | Link], made: Held) -> sources.Source:
         engines = [part.engine for part in parts if isinstance(part.engine, DuckDBEngine)]
-        if len(engines) < len(parts):
-            return super().join(parts)
-        opened = tuple(stamp for engine in engines for stamp in engine._opened())
-        joined = sources.join_sources(parts, [engine._source for engine in engines], opened)
-        joined.check()
-        return joined
+        opened = tuple(dict.fromkeys(stamp for engine in engines for stamp in engine._opened()))
+        found = sources.together([engine._source for engine in engines], made, opened)
+        found.check()
+        return found
 
     def _opened(self) -> Iterator[tuple[str, tuple[int, ...]]]:
         """Each file, and what told it from others when the table was opened."""
@@ -246,9 +268,12 @@ def _stamp_of(file: str) -> tuple[int, ...] | None:
     return facts.st_dev, facts.st_ino, facts.st_size, facts.st_mtime_ns, facts.st_ctime_ns
 
 
-def _open_source(source: str, csv: Csv | None, schema: Schema, unit: Unit | None, limits: Limits) -> sources.Source:
+def _open_source(
+    source: str, csv: Csv | None, schema: Schema, ids: Sequence[str | None], limits: Limits
+) -> sources.Source:
     if is_csv(source, csv):
-        return copy_csv(source, csv or Csv.usual(source), schema, unit, limits)
+        named = [name for name in ids if name is not None]
+        return copy_csv(source, csv or Csv.usual(source), schema, named, limits)
     return open_typed(source)
 
 
@@ -272,23 +297,6 @@ def open_typed(source: str) -> sources.Source:
     )
 
 
-def family_of(kind: str) -> str:
-    """What a type of DuckDB's is (``Physical``); CSV: a field of a file."""
-    if kind == "CSV":
-        return "csv"
-    if kind in ("DOUBLE", "FLOAT"):
-        return "float"
-    if kind.lstrip("U") in ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT"):
-        return "integer"
-    if kind.startswith("DECIMAL"):
-        return "decimal"
-    if kind in ("DATE", STEPS) or kind.startswith("TIMESTAMP"):
-        return "moment"
-    if kind == "VARCHAR" or kind.startswith("ENUM"):
-        return "text"
-    return "boolean" if kind == "BOOLEAN" else "other"
-
-
 @registered
 class Files(FileHome):
     """Paths that no other home takes: what is none of DuckDB's files either is refused as one."""
@@ -304,4 +312,5 @@ class Files(FileHome):
         return sources.tables_read(file, table)
 
     def open(self, source: Any, terms: Terms) -> DuckDBEngine:
-        return DuckDBEngine(source, terms.schema, csv=terms.csv, unit=terms.unit, public_rows=terms.public_rows)
+        schema, unit, public_rows, csv, key = terms
+        return DuckDBEngine(source, schema, csv=csv, unit=unit, public_rows=public_rows, key=key)

@@ -26,7 +26,6 @@ from dodona.engines.sql.dialect import quote_text
 from dodona.engines.sql.letters import steps_of_text
 from dodona.errors import BadTable
 from dodona.query.schema import Category, Column, Date, Flag, Integer, Real, Schema, Text, Timestamp
-from dodona.query.unit import Unit
 
 _ABSENT = "('', 'na', 'n/a', 'nan', 'null', 'none', '-', '.', '?')"  # what people write where there is nothing
 FILLED = 10  # fields that tell that a column is not what was declared
@@ -36,12 +35,14 @@ Limits = tuple[str | None, int | None]
 """Of DuckDB: memory and threads."""
 
 
-def copy_csv(path: str, csv: Csv, schema: Schema, unit: Unit | None, limits: Limits) -> Source:
-    """The copy as a source. Refuses a file whose records are not well formed, naming the line."""
+def copy_csv(path: str, csv: Csv, schema: Schema, ids: Sequence[str], limits: Limits) -> Source:
+    """The copy as a source, of the schema's columns and those that hold ``ids``. Refuses a file whose records are not
+    well formed, naming the line.
+    """
     file = existing_file(path)
     stamp = file_stamp(file)
     names = _columns(file, csv, schema)
-    kept: dict[str, Column | None] = {**schema, **({} if unit is None else {unit.whose: None})}
+    kept: dict[str, Column | None] = {**dict.fromkeys(ids), **schema}
     for name in kept:
         if name not in names:  # what is there instead stays unsaid: without a header it would be a row
             raise BadTable(

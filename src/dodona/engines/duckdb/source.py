@@ -16,11 +16,11 @@ from dataclasses import dataclass
 from tempfile import gettempdir, mkdtemp
 from typing import Any
 
+from dodona.engines.duckdb.dialect import STEPS
 from dodona.engines.duckdb.views import Sight, seen
-from dodona.engines.engine import Part
 from dodona.engines.homes import what_instead
-from dodona.engines.sql.dialect import quote_name, quote_text
-from dodona.engines.units import require_alike
+from dodona.engines.sql.dialect import Physical, quote_name, quote_text
+from dodona.engines.sql.tables import Held
 from dodona.errors import BadTable
 
 _PREFIX, _LOCK = "dodona-scratch-", "held"
@@ -270,37 +270,20 @@ def required_columns(source: Source) -> frozenset[str]:
     return frozenset(name for name, _, null, *_ in told if null == "NO")
 
 
-def join_sources(parts: Sequence[Part], held: Sequence[Source], opened: tuple[tuple[str, Stamp], ...]) -> Source:
-    """Their rows side by side, as a source: of each person every row of the first with every one of the others.
-
-    ``opened``: all files that are read, with their stamps when each table was opened.
+def together(held: Sequence[Source], made: Held, opened: tuple[tuple[str, Stamp], ...]) -> Source:
+    """What was ``made`` of several sources, as one. ``opened``: all files that are read, with their stamps when each
+    table was opened.
     """
     attached = {source.attach for source in held} - {None}
     if len(attached) > 1:
         raise BadTable("tables of .duckdb files are joined in one file. Got two: put the tables into one.")
-    kinds = [(part.unit, source.columns[part.unit][1]) for part, source in zip(parts, held, strict=True)]
-    require_alike([(name, "text" if _is_text(kind) else "whole numbers") for name, kind in kinds])
-    selected, columns, copied = list[str](), dict[str, tuple[str, str]](), set[str]()
-    joined = ""
-    for number, (part, source) in enumerate(zip(parts, held, strict=True)):
-        table, own = f"t{number}", dict(part.names)
-        if number == 0:
-            own[part.unit] = part.unit
-        for name, called in own.items():
-            expression, kind = source.columns[name]
-            selected.append(f"{table}.{expression} AS {quote_name(called)}")
-            columns[called] = quote_name(called), kind
-            copied |= set() if source.parts else {called}
-        key = _key(table, part.unit, source)
-        on = f" ON {key} = {_key('t0', parts[0].unit, held[0])}" if number else ""
-        joined += f"{' LEFT JOIN ' if part.outer else ' JOIN ' if number else ''}{source.relation} AS {table}{on}"
-    relation = f"(SELECT {', '.join(selected)} FROM {joined}) AS joined"
+    copied = (name for name, column in made.columns.items() if column.kind in ("CSV", STEPS))  # no types of DuckDB's
     return Source(
-        relation,
-        columns,
-        tuple(file for source in held for file in source.files),
+        made.relation,
+        {name: (column.expression, column.kind) for name, column in made.columns.items()},
+        tuple(dict.fromkeys(file for source in held for file in source.files)),
         next(iter(attached), None),
-        (relation,),
+        (made.relation,),
         (),
         opened,
         frozenset(copied),
@@ -308,13 +291,31 @@ def join_sources(parts: Sequence[Part], held: Sequence[Source], opened: tuple[tu
     )
 
 
-def _is_text(kind: str) -> bool:
-    return kind in ("VARCHAR", "CSV") or kind.startswith("ENUM")
+def held_of(source: Source) -> Held:
+    """Its relation and columns, as tables are put together by them."""
+    columns = {name: Physical(x, family_of(kind), kind) for name, (x, kind) in source.columns.items()}
+    return Held(source.relation, columns)
 
 
-def _key(table: str, unit: str, source: Source) -> str:
+def key_of(table: str, column: Physical) -> str:
     """Ids are equal as whole numbers, or byte by byte; an id that is no longer what it was is no id."""
-    expression, kind = source.columns[unit]
-    if _is_text(kind):
-        return f'(TRY_CAST({table}.{expression} AS VARCHAR) COLLATE "binary")'
-    return f"TRY_CAST({table}.{expression} AS {kind})"
+    if column.family in ("text", "csv"):
+        return f'(TRY_CAST({table}.{column.expression} AS VARCHAR) COLLATE "binary")'
+    return f"TRY_CAST({table}.{column.expression} AS {column.kind})"
+
+
+def family_of(kind: str) -> str:
+    """What a type of DuckDB's is (``Physical``); CSV: a field of a file."""
+    if kind == "CSV":
+        return "csv"
+    if kind in ("DOUBLE", "FLOAT"):
+        return "float"
+    if kind.lstrip("U") in ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT"):
+        return "integer"
+    if kind.startswith("DECIMAL"):
+        return "decimal"
+    if kind in ("DATE", STEPS) or kind.startswith("TIMESTAMP"):
+        return "moment"
+    if kind == "VARCHAR" or kind.startswith("ENUM"):
+        return "text"
+    return "boolean" if kind == "BOOLEAN" else "other"

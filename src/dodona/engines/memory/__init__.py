@@ -13,6 +13,7 @@ from dodona.engines.engine import (
     EXACT_DOUBLE,
     EXACT_INT64,
     Engine,
+    Link,
     Part,
     Pick,
     Respond,
@@ -255,9 +256,19 @@ class MemoryEngine(Engine):
         """As an Arrow table, whose rows are cleaned anew."""
         from dodona.engines.memory.frames import join_rows
 
-        if all(isinstance(part.engine, MemoryEngine) and part.given is not None for part in parts):
-            return join_rows(parts)
-        return super().join(parts)
+        return join_rows(parts) if _in_memory(parts) else super().join(parts)
+
+    def lead(self, first: Part, links: Sequence[Link]) -> Any:
+        """As a join."""
+        from dodona.engines.memory.frames import lead_rows
+
+        return lead_rows(first, links) if _in_memory([first, *links]) else super().lead(first, links)
+
+    def stack(self, parts: Sequence[Part]) -> Any:
+        """As a join."""
+        from dodona.engines.memory.frames import stack_rows
+
+        return stack_rows(parts) if _in_memory(parts) else super().stack(parts)
 
     def explain(self, program: Program) -> str:
         """One line: where, how many steps, how many passes."""
@@ -265,6 +276,10 @@ class MemoryEngine(Engine):
         unread: dict[str, Vector] = dict.fromkeys(program.columns, (np.zeros(0), None))
         height = _height(program, Lanes(program, {**unread, **self._columns}))
         return f"memory: one pass over {columns} columns in pieces of {height} rows, {steps} steps a row"
+
+
+def _in_memory(parts: Sequence[Part | Link]) -> bool:
+    return all(isinstance(part.engine, MemoryEngine) and part.given is not None for part in parts)
 
 
 def _exact_rows(program: Program) -> int:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dodona.engines.engine import Part
+from dodona.engines.engine import Link, Part
 from dodona.engines.homes import what_instead
 from dodona.engines.kernels import Vector
 from dodona.engines.memory import letters
@@ -204,28 +204,89 @@ def _indices(chunk: Any, look: Look) -> Any:
 
 def join_rows(parts: Sequence[Part]) -> Any:
     """The rows of all, side by side, as an Arrow table; ids are equal as whole numbers, or as texts byte by byte."""
-    try:
-        import pyarrow as pa
-    except ImportError:
-        raise Unsupported("joining tables in memory needs pyarrow: pip install dodona[arrow].") from None
-    units, texts = [part.unit for part in parts], pa.large_string()
-    named = [_named(part.given, part.unit) for part in parts]
-    require_alike([(unit, kind) for unit, (_, kind) in zip(units, named, strict=True) if kind])
-    ids = [pa.chunked_array([pa.array(own, texts)]) for own, _ in named]
-    try:
-        tables = [_as_arrow(part.given, part.names) for part in parts]
-    except (pa.ArrowException, TypeError, ValueError, OverflowError):  # which would say a value
-        raise BadTable("columns of tables that are joined must each hold values of one type: store them so.") from None
+    pa = _pyarrow()
+    ids, kind = _ids([(part.given, part.unit) for part in parts])
+    tables = _tables(parts)
     codes = _codes(ids)
     found = [np.arange(tables[0].num_rows)]
     for code, part in zip(codes[1:], parts[1:], strict=True):
         place, other = _matched(codes[0][found[0]], code, part.outer)
         found = [*(rows[place] for rows in found), other]
-    made: dict[str, Any] = {units[0]: ids[0].take(pa.array(found[0]))}
+    made: dict[str, Any] = {parts[0].unit: ids[0].take(pa.array(found[0]))}
     for table, rows, part in zip(tables, found, parts, strict=True):
         at = pa.array(rows, mask=rows < 0)
         made |= {called: table.column(name).take(at) for name, called in part.names.items()}
-    return pa.table(made)
+    return pa.table(made).replace_schema_metadata({_IDS: kind})
+
+
+def lead_rows(first: Part, links: Sequence[Link]) -> Any:
+    """The rows of the first, each once for everyone whom its key leads to (``engines/engine.py``)."""
+    pa = _pyarrow()
+    names = [first.unit, *(link.leads for link in links)]
+    held = [first.given, *(link.given for link in links)]
+    hops = [_codes(_ids([(held[i], names[i]), (link.given, link.key)])[0]) for i, link in enumerate(links)]
+    (whose,), kind = _ids([(held[-1], names[-1])])
+    begin = end = np.arange(len(hops[0][1]))  # of each way through the links: its row in the first, and in the last
+    for left, right in hops[1:]:
+        place, other = _matched(left[end], right, outer=False)
+        begin, end = begin[place], other
+    people = _codes([whose])[0]
+    keys, rows = hops[0][1][begin], end
+    _, single = np.unique(np.stack([keys, people[rows]]), axis=1, return_index=True)
+    place, other = _matched(hops[0][0], keys[single], outer=False)
+    table, at = _tables([first])[0], pa.array(place)
+    made: dict[str, Any] = {names[-1]: whose.take(pa.array(rows[single][other]))}
+    made |= {called: table.column(name).take(at) for name, called in first.names.items()}
+    return pa.table(made).replace_schema_metadata({_IDS: kind})
+
+
+def stack_rows(parts: Sequence[Part]) -> Any:
+    """The rows of all, one table below another, as an Arrow table."""
+    pa, first, made = _pyarrow(), parts[0], list[Any]()
+    ids, told = _ids([(part.given, part.unit) for part in parts])
+    for part, table, own in zip(parts, _tables(parts), ids, strict=True):
+        made.append(pa.table({first.unit: own} | {called: table.column(n) for n, called in part.names.items()}))
+    for name in first.names.values():
+        kinds = {str(table.schema.field(name).type) for table in made} - {"null"}
+        if len(kinds) > 1 and not all("int" in kind for kind in kinds):
+            raise BadTable(
+                f"tables below each other must store a column alike. {name} is {' and '.join(sorted(kinds))}: store it "
+                "as one type."
+            )
+    whole = pa.concat_tables([table.select(made[0].column_names) for table in made], promote_options="permissive")
+    return whole.replace_schema_metadata({_IDS: told})
+
+
+_IDS = b"dodona.ids"  # stands in the schema of a table whose ids were named already, with what they are
+
+
+def _pyarrow() -> Any:
+    try:
+        import pyarrow
+    except ImportError:
+        raise Unsupported("joining tables in memory needs pyarrow: pip install dodona[arrow].") from None
+    return pyarrow
+
+
+def _ids(columns: Sequence[tuple[Any, str]]) -> tuple[list[Any], str]:
+    """Columns of ids, in which whole numbers and texts are apart, and what they are, where their types say so; refused
+    where these are not alike.
+    """
+    pa = _pyarrow()
+    named = [_named(given, column) for given, column in columns]
+    require_alike([(column, kind) for (_, column), (_, kind) in zip(columns, named, strict=True) if kind])
+    kinds = [kind for _, kind in named if kind]
+    return [pa.chunked_array([pa.array(own, pa.large_string())]) for own, _ in named], (kinds or [""])[0]
+
+
+def _tables(parts: Sequence[Part]) -> list[Any]:
+    """The columns that the parts name, as Arrow tables."""
+    import pyarrow as pa
+
+    try:
+        return [_as_arrow(part.given, part.names) for part in parts]
+    except (pa.ArrowException, TypeError, ValueError, OverflowError):  # which would say a value
+        raise BadTable("columns of tables that are joined must each hold values of one type: store them so.") from None
 
 
 def _as_arrow(source: Any, names: Iterable[str]) -> Any:
@@ -258,8 +319,12 @@ def _named(source: Any, unit: str) -> tuple[list[str | None], str]:
         column, dtype = source[unit], str(source[unit].dtype)
         listed = [None if void else x for x, void in zip(column.tolist(), column.isna().tolist(), strict=True)]
     else:
-        column = whole_table(source).column(unit)
+        table = whole_table(source)
+        column = table.column(unit)
         listed, dtype = column.to_pylist(), str(column.type)
+        told = (table.schema.metadata or {}).get(_IDS)
+        if told is not None:
+            return listed, told.decode()
     mixed = dtype in ("object", "category")
     kind = "" if mixed else "whole numbers" if "int" in dtype.lower() and "str" not in dtype else "text"
     return [_tagged(x) for x in listed], kind

@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dodona.engines.engine import EXACT_INT64, Part, RowCount, block_bound
+from dodona.engines.engine import EXACT_INT64, Engine, Link, Part, RowCount, block_bound
 from dodona.engines.homes import Home, Terms, registered
 from dodona.engines.kernels import Vector
 from dodona.engines.keys import as_columns
@@ -30,6 +30,7 @@ from dodona.engines.postgres import source as sources
 from dodona.engines.postgres.dialect import PostgresDialect
 from dodona.engines.sql import Batch, Longest, SqlEngine, find_columns
 from dodona.engines.sql.compile import Compiled, Statement
+from dodona.engines.sql.tables import Held, joined, led, stacked
 from dodona.errors import BadTable
 from dodona.query.program import Program
 from dodona.query.schema import Schema
@@ -68,15 +69,14 @@ class PostgresEngine(SqlEngine):
         self._begin = _BEGIN.format(timeout=max(1, round(1000 * timeout)))
         self._idle: dict[int, list[Any]] = {}
         self._close = weakref.finalize(self, _close, self._idle)
+        shown = sources.shown(source) if isinstance(source, str) else "tables joined"
         try:
             self._raw: sources.Source | None = None
             if isinstance(source, str):
-                self._raw, joined = self._found(source)
-            else:
-                joined = source
-            self._seen = joined.seen
-            self._dialect = PostgresDialect(schema, *find_columns(schema, unit, joined.columns))
-            self._relation = joined.relation
+                self._raw, source = self._found(source)
+            self._seen, self._held = source.seen, source.held
+            self._dialect = PostgresDialect(schema, *find_columns(schema, unit, self._held.columns))
+            self._relation = self._held.relation
             with self._snapshot() as session:
                 # Of tables joined the pairs are not counted: nobody has paid, and the time it takes would tell of them.
                 counted = self._fetch_one(session, f"SELECT COUNT(*) FROM {self._relation}") if self._raw else 0
@@ -85,8 +85,7 @@ class PostgresEngine(SqlEngine):
             raise
         except Exception:
             raise BadTable(
-                f"the database must be reachable and the table readable, by a role that may SELECT. Got "
-                f"{sources.shown(source) if isinstance(source, str) else 'tables joined'!r}."
+                f"the database must be reachable and the table readable, by a role that may SELECT. Got {shown!r}."
             ) from None
 
     def _found(self, source: str) -> tuple[sources.Source, sources.Joined]:
@@ -97,15 +96,42 @@ class PostgresEngine(SqlEngine):
         finally:
             connection.close()
         used = tuple(self._used)
-        return raw, sources.Joined(self._address, raw.relation, raw.columns, ((raw.look, used, raw.sight.of(used)),))
+        return raw, sources.Joined(self._address, Held(raw.relation, raw.columns), (_seen(raw, used),))
 
     def join(self, parts: Sequence[Part]) -> Any:
         """In PostgreSQL, in the snapshot of each question."""
-        engines = [part.engine for part in parts if isinstance(part.engine, PostgresEngine)]
-        held = [engine._raw for engine in engines if engine._raw is not None]
-        if len(held) < len(parts) or len({engine._address for engine in engines}) > 1:
+        engines = self._beside([part.engine for part in parts])
+        if engines is None:
             return super().join(parts)
-        return sources.join_tables(self._address, parts, held)
+        made = joined(parts, [engine._held for engine in engines], sources.key_of)
+        return self._put_together(made, [seen for engine in engines for seen in engine._seen])
+
+    def lead(self, first: Part, links: Sequence[Link]) -> Any:
+        """As a join."""
+        engines = self._beside([first.engine, *(link.engine for link in links)])
+        raw = [] if engines is None else [engine._raw for engine in engines[1:] if engine._raw is not None]
+        if engines is None or len(raw) < len(links):
+            return super().lead(first, links)
+        held = [engines[0]._held, *(Held(own.relation, own.columns) for own in raw)]
+        made = led(first, links, held, sources.key_of, "text")
+        used = [_seen(own, (link.key, link.leads)) for link, own in zip(links, raw, strict=True)]
+        return self._put_together(made, [*engines[0]._seen, *used])
+
+    def stack(self, parts: Sequence[Part]) -> Any:
+        """As a join."""
+        engines = self._beside([part.engine for part in parts])
+        if engines is None:
+            return super().stack(parts)
+        made = stacked(parts, [engine._held for engine in engines])
+        return self._put_together(made, [seen for engine in engines for seen in engine._seen])
+
+    def _beside(self, engines: Sequence[Engine]) -> list[PostgresEngine] | None:
+        """The engines, if all of them are of our database."""
+        own = [engine for engine in engines if isinstance(engine, PostgresEngine) and engine._address == self._address]
+        return own if len(own) == len(engines) else None
+
+    def _put_together(self, made: Held, seen: Sequence[sources.Seen]) -> sources.Joined:
+        return sources.Joined(self._address, made, tuple(seen))
 
     @property
     def lasting_order(self) -> bool:
@@ -237,6 +263,10 @@ class PostgresEngine(SqlEngine):
                     values[null] = 0.0
                     columns[name] = (values != 0 if name in flags else values, null)
                 yield columns, len(table)
+
+
+def _seen(raw: sources.Source, used: tuple[str, ...]) -> sources.Seen:
+    return raw.look, used, raw.sight.of(used)
 
 
 def _rows_of(copy: Any, size: int, rows: int) -> Iterator[bytes]:

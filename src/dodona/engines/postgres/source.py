@@ -11,9 +11,8 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 from urllib.parse import unquote, urlsplit
 
-from dodona.engines.engine import Part
 from dodona.engines.sql.dialect import Physical, quote_name
-from dodona.engines.units import require_alike
+from dodona.engines.sql.tables import Held
 from dodona.errors import BadTable
 
 _FAMILIES = {
@@ -179,35 +178,22 @@ def read_sights(cursor: Any) -> list[Sight]:
     return [Sight(tuple(relation[0]) if relation else (), tuple(map(tuple, columns))) for relation, columns in pairs]
 
 
+Seen = tuple[str, tuple[str, ...], Sight]
+"""Of a table its look, the columns that are read, and what was seen of them."""
+
+
 class Joined(NamedTuple):
-    """Tables of one database that are joined. ``columns``: as they are called in ``relation``; ``seen``: of each table
-    its look, the columns that are read, and what was seen of them.
-    """
+    """Tables of one database that are put together, or one by itself."""
 
     address: str
-    relation: str
-    columns: dict[str, Physical]
-    seen: tuple[tuple[str, tuple[str, ...], Sight], ...]
+    held: Held
+    seen: tuple[Seen, ...]
 
 
-def join_tables(address: str, parts: Sequence[Part], held: Sequence[Source]) -> Joined:
-    """Their rows side by side: of each person every row of the first with every one of the others."""
-    units = [(part.unit, raw.columns[part.unit].family) for part, raw in zip(parts, held, strict=True)]
-    require_alike([(name, "text" if family == "text" else "whole numbers") for name, family in units])
-    selected, columns, seen, joined, first = list[str](), dict[str, Physical](), [], "", ""
-    for number, (part, raw) in enumerate(zip(parts, held, strict=True)):
-        own = {**part.names, **({} if number else {part.unit: part.unit})}
-        for name, called in own.items():
-            selected.append(f"t{number}.{raw.columns[name].expression} AS {quote_name(called)}")
-            columns[called] = raw.columns[name]._replace(expression=quote_name(called))
-        key = f"t{number}.{raw.columns[part.unit].expression}"
-        key = f'{key}::text COLLATE "C"' if raw.columns[part.unit].family == "text" else key
-        first = first or key
-        how = " LEFT JOIN " if part.outer else " JOIN " if number else ""
-        joined += f"{how}{raw.relation} AS t{number}" + (f" ON {key} = {first}" if number else "")
-        used = (*part.names, part.unit)
-        seen.append((raw.look, used, raw.sight.of(used)))
-    return Joined(address, f"(SELECT {', '.join(selected)} FROM {joined}) AS joined", columns, tuple(seen))
+def key_of(table: str, column: Physical) -> str:
+    """Ids are equal as whole numbers, or byte by byte."""
+    raw = f"{table}.{column.expression}"
+    return f'({raw}::text COLLATE "C")' if column.family == "text" else raw
 
 
 def _kind(kind: str, listed: bool, built_in: bool, modifier: int) -> tuple[str, str, int | None]:

@@ -27,25 +27,24 @@ from uuid import uuid4
 import numpy as np
 from numpy.typing import NDArray
 
-from dodona.engines.engine import Part, RowCount, empty_totals, folded
+from dodona.engines.engine import Engine, Link, Part, RowCount, empty_totals, folded
 from dodona.engines.homes import FileHome, Terms, registered
 from dodona.engines.kernels import Vector
 from dodona.engines.keys import as_columns
 from dodona.engines.memory import MemoryEngine
 from dodona.engines.memory.frames import arrow_vector
-from dodona.engines.spark.dialect import SparkDialect
+from dodona.engines.spark.dialect import LONGEST_LEVEL, SparkCompiled, SparkDialect, places_of
 from dodona.engines.sql import Batch, Longest, SqlEngine, find_columns
 from dodona.engines.sql.compile import Compiled, Statement
 from dodona.engines.sql.dialect import Physical, quote_name
-from dodona.engines.units import require_alike
+from dodona.engines.sql.tables import require_ids, require_same
+from dodona.engines.units import require_key
 from dodona.errors import BadTable
 from dodona.query.program import Program, read_by
 from dodona.query.schema import Schema
 from dodona.query.unit import Unit
 
 DEEPEST = 40  # nested sub-selects
-LONGEST_COLUMN = 400
-LONGEST_LEVEL = 3000  # characters of one sub-select: beyond, its generated method is too large for the JVM to compile
 BATCH = 1 << 16
 PREFIX = "spark:"
 
@@ -60,7 +59,7 @@ class SparkEngine(SqlEngine):
         super().__init__(schema, unit=unit, public_rows=public_rows)
         self._given = source
         frame, _ = _read_source(source)
-        self._places = _physical(self._used, frame)
+        self._places = places_of(self._used, frame)
         self._dialect = SparkDialect(schema, *find_columns(schema, unit, self._places))
         self._session = frame.sparkSession
         self._seen = self._see(frame)
@@ -82,10 +81,29 @@ class SparkEngine(SqlEngine):
 
     def join(self, parts: Sequence[Part]) -> Any:
         """As a DataFrame, which Spark computes for every question anew."""
-        engines = [part.engine for part in parts if isinstance(part.engine, SparkEngine)]
-        if len(engines) < len(parts):
+        engines = _of_spark([part.engine for part in parts])
+        if engines is None:
             return super().join(parts)
         return join_frames(parts, [engine._frames()[0] for engine in engines], [engine._places for engine in engines])
+
+    def lead(self, first: Part, links: Sequence[Link]) -> Any:
+        """As a join."""
+        engines = _of_spark([first.engine, *(link.engine for link in links)])
+        if engines is None:
+            return super().lead(first, links)
+        frames, raw = (
+            [engine._frames()[0] for engine in engines],
+            [_read_source(engine._given)[0] for engine in engines],
+        )
+        names = [(first.unit, *first.names), *((link.key, link.leads) for link in links)]
+        return lead_frames(first, links, frames, [places_of(own, frame) for own, frame in zip(names, raw, strict=True)])
+
+    def stack(self, parts: Sequence[Part]) -> Any:
+        """As a join."""
+        engines = _of_spark([part.engine for part in parts])
+        if engines is None:
+            return super().stack(parts)
+        return stack_frames(parts, [engine._frames()[0] for engine in engines], [engine._places for engine in engines])
 
     def explain(self, program: Program) -> str:
         """The plan in words, then the statement for a table of ordinary length; reads no row."""
@@ -238,31 +256,6 @@ def _read_source(source: Any) -> tuple[Any, Any]:
     return frame, ordered
 
 
-def _physical(names: Iterable[str], frame: Any) -> dict[str, Physical]:
-    """For each named column, where it stands and what it is."""
-    fields = list(frame.schema.fields)
-    result = {}
-    for name in names:
-        at = [i for i, field in enumerate(fields) if field.name == name]
-        if len(at) != 1:
-            listed = ", ".join(field.name for field in fields)
-            raise BadTable(f"the data must have column {name!r}, once. It has {listed}.")
-        kind = fields[at[0]].dataType
-        family = _FAMILIES.get(kind.typeName(), "other")
-        result[name] = Physical(f"c{at[0]}", family, kind.typeName(), getattr(kind, "scale", 0))
-    return result
-
-
-_FAMILIES = {
-    **dict.fromkeys(("double", "float"), "float"),
-    **dict.fromkeys(("byte", "short", "integer", "long"), "integer"),
-    **dict.fromkeys(("string", "varchar", "char"), "text"),
-    **dict.fromkeys(("date", "timestamp", "timestamp_ntz"), "moment"),
-    "decimal": "decimal",
-    "boolean": "boolean",
-}
-
-
 @registered
 class SparkSources(FileHome):
     """DataFrames, and ``spark:PATH``."""
@@ -276,62 +269,77 @@ class SparkSources(FileHome):
         return SparkEngine(source, terms.schema, unit=terms.unit, public_rows=terms.public_rows)
 
 
+def _of_spark(engines: Sequence[Engine]) -> list[SparkEngine] | None:
+    own = [engine for engine in engines if isinstance(engine, SparkEngine)]
+    return own if len(own) == len(engines) else None
+
+
 def join_frames(parts: Sequence[Part], frames: Sequence[Any], held: Sequence[Mapping[str, Physical]]) -> Any:
     """Rows side by side: of each person every row of the first frame with every one of the others."""
-    from pyspark.sql.functions import col
-
-    units = [(part.unit, places[part.unit].family) for part, places in zip(parts, held, strict=True)]
-    require_alike([(name, "text" if family == "text" else "whole numbers") for name, family in units])
+    require_ids([(part.unit, places[part.unit]) for part, places in zip(parts, held, strict=True)])
     selected, joined, first = [], None, None
     for number, (part, frame, places) in enumerate(zip(parts, frames, held, strict=True)):
-        own = frame.toDF(*(f"t{number}_{name}" for name in frame.columns))
-        raw = col(f"t{number}_{places[part.unit].expression}")
-        key = raw.cast("string").cast("binary") if places[part.unit].family == "text" else raw.cast("bigint")
+        own, key = _called(frame, f"t{number}"), _key(f"t{number}", places[part.unit])
         names = {**part.names, **({} if number else {part.unit: part.unit})}
-        selected += [col(f"t{number}_{places[name].expression}").alias(called) for name, called in names.items()]
+        selected += [_named(f"t{number}", places[name], called) for name, called in names.items()]
         joined = own if joined is None else joined.join(own, first == key, "left" if part.outer else "inner")
         first = key if first is None else first
     return joined.select(*selected)  # type: ignore[union-attr]
 
 
-class SparkCompiled(Compiled):
-    """A program as one statement: the sums of each key side by side, joined by UNION ALL, so that one job answers it.
+def lead_frames(
+    first: Part, links: Sequence[Link], frames: Sequence[Any], held: Sequence[Mapping[str, Physical]]
+) -> Any:
+    """The rows of the first, each once for everyone whom its key leads to (``engines/engine.py``)."""
+    from pyspark.sql.functions import col
 
-    Every branch gives (branch, rows counted, key, array of whole sums): as BIGINT, or as decimals where they could
-    leave 2^53. Only these come back.
-    """
+    known, left = None, held[0][first.unit]
+    for number, (link, frame, places) in enumerate(zip(links, frames[1:], held[1:], strict=True)):
+        require_ids([("a key", left), (link.key, places[link.key])])
+        require_key(link.key, places[link.key].family, places[link.key].kind)
+        own = _called(frame, f"l{number}")
+        on = None if known is None else _key(f"l{number - 1}", left) == _key(f"l{number}", places[link.key])
+        known = own if known is None else known.join(own, on, "inner")
+        left = places[link.leads]
+    ends = _key("l0", held[1][links[0].key]).alias("k"), _key(f"l{len(links) - 1}", left).alias("w")
+    pairs = known.select(*ends).distinct()  # type: ignore[union-attr]
+    whose = col("w").cast("string") if left.family == "text" else col("w")
+    selected = [*(_named("t0", held[0][name], called) for name, called in first.names.items())]
+    joined = _called(frames[0], "t0").join(pairs, _key("t0", held[0][first.unit]) == col("k"), "inner")
+    return joined.select(*selected, whose.alias(links[-1].leads))
 
-    _whole = "BIGINT"
 
-    @property
-    def longest_level(self) -> int:
-        """Characters in the longest list of shared values; the constants of a lookup are data, not code."""
-        lengths = dict.fromkeys(self._level.values(), 0)
-        for index, level in self._level.items():
-            column = self._lowered.nodes[index].op in ("column", "lookup")
-            lengths[level] += min(len(self._definitions[index]), LONGEST_COLUMN if column else LONGEST_LEVEL + 1)
-        return max(lengths.values(), default=0)
+def stack_frames(parts: Sequence[Part], frames: Sequence[Any], held: Sequence[Mapping[str, Physical]]) -> Any:
+    """Rows of all, one table below another; types must be the same, or whole numbers."""
+    whole, seen = None, dict[str, Physical]()
+    for part, frame, places in zip(parts, frames, held, strict=True):
+        require_ids([(parts[0].unit, held[0][parts[0].unit]), (part.unit, places[part.unit])])
+        names = {called: name for name, called in {**part.names, part.unit: parts[0].unit}.items()}
+        for called, name in names.items():
+            require_same(called, seen.setdefault(called, places[name]), places[name])
+        selected = [_named("t", places[names[called]], called) for called in seen]
+        own = _called(frame, "t").select(*selected)
+        whole = own if whole is None else whole.unionAll(own)
+    return whole
 
-    def join(self, exact_double: Mapping[int, bool]) -> tuple[str, list[Statement]]:
-        """The whole statement, and its branches in order."""
-        self._whole = "BIGINT" if all(exact_double.values()) else "DECIMAL(38, 0)"
-        branches = self.statements(exact_double)
-        texts = [f"SELECT {number} AS branch, {branch.text}" for number, branch in enumerate(branches)]
-        return " UNION ALL ".join(texts), branches
 
-    def _statement(self, key: int | None, entries: Sequence[tuple[int, int, str]]) -> Statement:
-        parts: dict[int, list[int]] = {}
-        for number, offset, _ in entries:
-            parts.setdefault(number, []).append(offset)
-        cell, by = "CAST(NULL AS DOUBLE)", ""
-        if key is not None:
-            x = self._texts[self._lowered.at[key]]
-            last = self.dialect.number(float(max(self.program.blocks[number].cells for number in parts) - 1))
-            cell = f"CASE WHEN {x} BETWEEN {self.dialect.number(0.0)} AND {last} THEN {x} END"
-            by = f" GROUP BY {cell}"
-        sums = ", ".join(f"CAST({text} AS {self._whole})" for _, _, text in entries)
-        text = f"COUNT(*) AS counted, {cell} AS cell, array({sums}) AS sums FROM {self.inner}{by}"
-        return Statement(text, key is not None, tuple((n, tuple(offsets)) for n, offsets in parts.items()))
+def _called(frame: Any, table: str) -> Any:
+    """Its columns under names that no other table's have."""
+    return frame.toDF(*(f"{table}_{name}" for name in frame.columns))
+
+
+def _named(table: str, place: Physical, called: str) -> Any:
+    from pyspark.sql.functions import col
+
+    return col(f"{table}_{place.expression}").alias(called)
+
+
+def _key(table: str, place: Physical) -> Any:
+    """An id, as a whole number or byte by byte."""
+    from pyspark.sql.functions import col
+
+    raw = col(f"{table}_{place.expression}")
+    return raw.cast("string").cast("binary") if place.family == "text" else raw.cast("bigint")
 
 
 # What Spark's Python workers run for a program too long for SQL: the memory engine's kernels, batch by batch.

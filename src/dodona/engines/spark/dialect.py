@@ -11,16 +11,21 @@ while they are what they were at opening, and raises on no value if they have be
 from __future__ import annotations
 
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 from dodona.engines.intervals import LARGEST, Interval
+from dodona.engines.sql.compile import Compiled, Statement
 from dodona.engines.sql.dialect import Dialect, Physical, Template, is_one, one_of
 from dodona.engines.sql.letters import Letters, Words, regular, steps_of_text
+from dodona.errors import BadTable
 from dodona.query import calendar
 from dodona.query.schema import Category, Column, Date, Flag, Integer, Real, Text, Timestamp
 
 FEW_LABELS = 8  # looked for one by one; more are looked up in tables of literals
 LABELS_A_BUCKET = 4
+LONGEST_COLUMN = 400
+LONGEST_LEVEL = 3000  # characters of one sub-select: beyond, its generated method is too large for the JVM to compile
 MODEST = 9 * 10**15  # whole numbers up to here are doubles, decimals and BIGINTs alike
 
 
@@ -277,4 +282,69 @@ _WHOLE = {
     "integer": ("BIGINT", _whole_integer),
     "decimal": ("DECIMAL(38, {})", _whole_decimal),
     "float": ("DOUBLE", _whole_double),
+}
+
+
+class SparkCompiled(Compiled):
+    """A program as one statement: the sums of each key side by side, joined by UNION ALL, so that one job answers it.
+
+    Every branch gives (branch, rows counted, key, array of whole sums): as BIGINT, or as decimals where they could
+    leave 2^53. Only these come back.
+    """
+
+    _whole = "BIGINT"
+
+    @property
+    def longest_level(self) -> int:
+        """Characters in the longest list of shared values; the constants of a lookup are data, not code."""
+        lengths = dict.fromkeys(self._level.values(), 0)
+        for index, level in self._level.items():
+            column = self._lowered.nodes[index].op in ("column", "lookup")
+            lengths[level] += min(len(self._definitions[index]), LONGEST_COLUMN if column else LONGEST_LEVEL + 1)
+        return max(lengths.values(), default=0)
+
+    def join(self, exact_double: Mapping[int, bool]) -> tuple[str, list[Statement]]:
+        """The whole statement, and its branches in order."""
+        self._whole = "BIGINT" if all(exact_double.values()) else "DECIMAL(38, 0)"
+        branches = self.statements(exact_double)
+        texts = [f"SELECT {number} AS branch, {branch.text}" for number, branch in enumerate(branches)]
+        return " UNION ALL ".join(texts), branches
+
+    def _statement(self, key: int | None, entries: Sequence[tuple[int, int, str]]) -> Statement:
+        parts: dict[int, list[int]] = {}
+        for number, offset, _ in entries:
+            parts.setdefault(number, []).append(offset)
+        cell, by = "CAST(NULL AS DOUBLE)", ""
+        if key is not None:
+            x = self._texts[self._lowered.at[key]]
+            last = self.dialect.number(float(max(self.program.blocks[number].cells for number in parts) - 1))
+            cell = f"CASE WHEN {x} BETWEEN {self.dialect.number(0.0)} AND {last} THEN {x} END"
+            by = f" GROUP BY {cell}"
+        sums = ", ".join(f"CAST({text} AS {self._whole})" for _, _, text in entries)
+        text = f"COUNT(*) AS counted, {cell} AS cell, array({sums}) AS sums FROM {self.inner}{by}"
+        return Statement(text, key is not None, tuple((n, tuple(offsets)) for n, offsets in parts.items()))
+
+
+def places_of(names: Iterable[str], frame: Any) -> dict[str, Physical]:
+    """For each named column, where it stands and what it is."""
+    fields = list(frame.schema.fields)
+    result = {}
+    for name in names:
+        at = [i for i, field in enumerate(fields) if field.name == name]
+        if len(at) != 1:
+            listed = ", ".join(field.name for field in fields)
+            raise BadTable(f"the data must have column {name!r}, once. It has {listed}.")
+        kind = fields[at[0]].dataType
+        family = _FAMILIES.get(kind.typeName(), "other")
+        result[name] = Physical(f"c{at[0]}", family, kind.typeName(), getattr(kind, "scale", 0))
+    return result
+
+
+_FAMILIES = {
+    **dict.fromkeys(("double", "float"), "float"),
+    **dict.fromkeys(("byte", "short", "integer", "long"), "integer"),
+    **dict.fromkeys(("string", "varchar", "char"), "text"),
+    **dict.fromkeys(("date", "timestamp", "timestamp_ntz"), "moment"),
+    "decimal": "decimal",
+    "boolean": "boolean",
 }
