@@ -74,7 +74,7 @@ from dodona.query.unit import Unit
 if TYPE_CHECKING:
     from dodona.engines.public import Public
     from dodona.engines.table import Table
-    from dodona.oracles.curator import Curator
+    from dodona.oracles.curator import Curator, During
     from dodona.oracles.dataset import Dataset
     from dodona.privacy.ledger.rules import ChainLedger
 
@@ -152,9 +152,10 @@ class Config:
         create: bool = False,
         table: Table | None = None,
         ledger: str | os.PathLike[str] | None = None,
+        during: During | None = None,
     ) -> Curator:
         """The oracle. Who is logged in asks, unless another is named. ``create``: make a ledger that is not there.
-        ``ledger``: in place of the one the file names.
+        ``ledger``: in place of the one the file names. ``during``: runs what a charge has paid for.
 
         With ``asking`` false nothing will be charged, and no ledger need be there.
         """
@@ -163,7 +164,10 @@ class Config:
 
         place, analyst = ledger or self.ledger, login() if analyst is None else analyst
         kept = place if asking or ledger_exists(place) else None
-        curator = Curator(table or self.open_table(), self.budget, kept, analyst=analyst, create=create)
+        table = table or self.open_table()
+        curator = Curator(table, self.budget, kept, analyst=analyst, create=create)
+        if during is not None:
+            curator = Curator.sharing(table, curator.ledger, analyst=analyst, during=during)
         if self.disjoint and asking:
             # An entry that costs nothing, whoever asks and however often: a repeated request is entered once.
             stated = curator.ledger.charge(amount=0, analyst=STATED, request_id="disjoint", what=_DISJOINT)

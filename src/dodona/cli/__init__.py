@@ -20,6 +20,7 @@ from dodona.cli.plan import audit, plan_app
 from dodona.cli.publish import release, synopsis_app
 from dodona.cli.questions import ask, explain, price, sql
 from dodona.cli.survey import check, ledger_app, make_ledger, schema_app
+from dodona.cli.waiting import Stopped
 from dodona.errors import AnswerLost, BudgetSpent, DodonaError, LedgerError, Refused
 
 FAULT, REFUSED, SPENT, LEDGER, LOST, INTERRUPTED = 1, 2, 3, 4, 5, 130
@@ -69,6 +70,7 @@ def _fail(error: DodonaError) -> None:
         (Refused, "refused", REFUSED),
         (LedgerError, "ledger", LEDGER),
         (AnswerLost, "answer lost", LOST),
+        (Stopped, "stopped", INTERRUPTED),
     ]
     _, word, code = next(kind for kind in kinds if isinstance(error, kind[0]))
     _complain(word, str(error))

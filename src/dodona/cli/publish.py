@@ -18,12 +18,15 @@ from dodona.cli.questions import (
     Json,
     Markdown,
     Output,
+    RequestId,
     answered,
     as_data,
+    new_name,
     require_free,
     shown_table,
     told,
 )
+from dodona.cli.waiting import Wait
 from dodona.errors import Refused
 
 if TYPE_CHECKING:
@@ -64,10 +67,12 @@ def release(
     ] = None,
     rows: Rows = None,
     analyst: Analyst = None,
+    request_id: RequestId = None,
 ) -> None:
     """Publish once, charged to the budget; questions to what is published are free. `dodona plan release` foretells."""
     from dodona.config import Config
     from dodona.oracles.effort import Effort
+    from dodona.oracles.fronts import Counted
 
     found, read = read_settings(kind, settings)
     for place in (output, synthetic):
@@ -79,8 +84,11 @@ def release(
         if edges is not None:
             read.setdefault(edges.name, BUCKETS)
     effort = Effort.divisible(free=False, share=share, epsilon=epsilon, rho=rho)
-    curator = Config.read(survey).open_curator(analyst)
-    made: Synopsis = found.make(curator, **read, effort=effort)
+    config, name = Config.read(survey), request_id or new_name()
+    most = 1.0 if effort.kind == "none" else effort.most(config.budget) / config.budget.capacity
+    with Wait(f"releasing {kind}", name, many=True, most=most) as wait:
+        curator = config.open_curator(analyst, during=wait.during)
+        made: Synopsis = found.make(Counted(curator, name, wait.answered), **read, effort=effort)
     made.save(output)
     lines = [("published", str(output)), *about(made), ("cost", show.cost(made.header.cost))]
     if synthetic is not None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import inspect
 import json as plain_json
 import os
+import secrets
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +18,7 @@ from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 import typer
 
 from dodona.cli import show
+from dodona.cli.waiting import Wait
 from dodona.errors import Refused
 
 if TYPE_CHECKING:
@@ -103,7 +105,7 @@ def price(
         known = plain_json.loads(offer.to_json()) | {"question": question}
         noise, budget, left = offer.cost.mechanism, [], " to you"
     else:
-        curator = _curator(survey, "price", asking=False)
+        curator = _curator(survey, "price")
         offer = curator.price(question, **effort)
         known = {"question": question, "affordable": offer.affordable, "confidence": offer.confidence}
         known |= {"margin": _plain(offer.margin), "tolerance": _plain(offer.tolerance), "rows": offer.rows}
@@ -133,13 +135,15 @@ def ask(
     output: Output = None,
 ) -> None:
     """Answer a question about the rows, with noise; charged to the budget. State exactly one effort."""
-    form = Form.of(json, csv, markdown, output)
-    if server is not None:
-        answer = _connect(server, survey, key_file, analyst).ask(question, **effort, request_id=request_id)
-        return form.hand_over(answer, answered(question, answer), told(question, answer, _receipt(answer.cost)))
-    curator = _curator(survey, analyst)
-    answer = curator.ask(question, **effort, request_id=request_id)
-    receipt = show.receipt(answer.cost, curator.ledger)
+    form, name = Form.of(json, csv, markdown, output), request_id or new_name()
+    with Wait("asking", name, there=server is not None) as wait:
+        if server is not None:
+            answer = _connect(server, survey, key_file, analyst).ask(question, **effort, request_id=name)
+            receipt = _receipt(answer.cost)
+        else:
+            curator = _curator(survey, analyst, wait)
+            answer = curator.ask(question, **effort, request_id=name)
+            receipt = show.receipt(answer.cost, curator.ledger)
     return form.hand_over(answer, answered(question, answer), told(question, answer, receipt))
 
 
@@ -158,13 +162,16 @@ def sql(
     output: Output = None,
 ) -> None:
     """Answer a SELECT, of aggregates under WHERE and GROUP BY, finished as you like; charged to the budget."""
-    form = Form.of(json, csv, markdown, output)
-    if server is not None:
-        rows = _connect(server, survey, key_file, analyst).sql(statement, **effort, request_id=request_id)
-        return form.hand_over(rows, as_data(rows), shown_table(rows, _receipt(rows.cost)))
-    curator = _curator(survey, analyst)
-    rows = curator.sql(statement, **effort, request_id=request_id)
-    return form.hand_over(rows, as_data(rows), shown_table(rows, show.receipt(rows.cost, curator.ledger)))
+    form, name = Form.of(json, csv, markdown, output), request_id or new_name()
+    with Wait("asking", name, there=server is not None) as wait:
+        if server is not None:
+            rows = _connect(server, survey, key_file, analyst).sql(statement, **effort, request_id=name)
+            receipt = _receipt(rows.cost)
+        else:
+            curator = _curator(survey, analyst, wait)
+            rows = curator.sql(statement, **effort, request_id=name)
+            receipt = show.receipt(rows.cost, curator.ledger)
+    return form.hand_over(rows, as_data(rows), shown_table(rows, receipt))
 
 
 @stating_effort
@@ -172,15 +179,21 @@ def explain(survey: Survey, question: AnyQuestion, effort: Effort) -> None:
     """Show how a question is read, what one row can change, its noise and its statement; spends nothing."""
     confidence = effort.pop("confidence")
     stated = any(value is not None for value in effort.values())
-    curator = _curator(survey, "explain", asking=False)
+    curator = _curator(survey, "explain")
     explained = curator.explain(question, **(effort if stated else {"share": 1}), confidence=confidence)
     show.say("\n".join(map(show.clean, explained.split("\n"))) + "\nNothing was run, nothing was spent.")
 
 
-def _curator(survey: Path, analyst: str | None, *, asking: bool = True) -> Curator:
+def _curator(survey: Path, analyst: str | None, wait: Wait | None = None) -> Curator:
+    """Without ``wait`` nothing will be charged."""
     from dodona.config import Config
 
-    return Config.read(survey).open_curator(analyst, asking=asking)
+    return Config.read(survey).open_curator(analyst, asking=bool(wait), during=wait.during if wait else None)
+
+
+def new_name() -> str:
+    """What a request is called that nobody has named, so that it can be asked for again."""
+    return secrets.token_hex(8)
 
 
 def _connect(server: str, dataset: Path, key_file: Path | None, analyst: str | None = None) -> Remote:

@@ -12,7 +12,8 @@ import typer
 from typer.core import TyperGroup
 
 from dodona.cli import show as text
-from dodona.cli.questions import Analyst, Effort, Json, RequestId, Survey, as_data, stating_effort
+from dodona.cli.questions import Analyst, Effort, Json, RequestId, Survey, as_data, new_name, stating_effort
+from dodona.cli.waiting import Wait
 
 if TYPE_CHECKING:
     from dodona.config import Config
@@ -58,7 +59,7 @@ def check(
 
     config = Config.read(survey)
     if any(amount is not None for name, amount in effort.items() if name != "confidence"):
-        return _count_losses(config, effort | {"request_id": request_id}, analyst, json)
+        return _count_losses(config, effort, request_id or new_name(), analyst, json)
     curator = config.open_curator("check", asking=False)
     if ledger_exists(config.ledger):
         with open_ledger(config.ledger) as ledger:
@@ -101,10 +102,11 @@ def _others(config: Config) -> list[tuple[str, str]]:
     return told + [("public", f"{name}; {len(table.schema)} columns") for name, table in public.items()]
 
 
-def _count_losses(config: Config, effort: Effort, analyst: str | None, json: bool) -> None:
+def _count_losses(config: Config, effort: Effort, name: str, analyst: str | None, json: bool) -> None:
     """What the schema leaves out, as a table."""
-    curator = config.open_curator(analyst)
-    rows = curator.losses(**effort)
+    with Wait("counting", name) as wait:
+        curator = config.open_curator(analyst, during=wait.during)
+        rows = curator.losses(**effort, request_id=name)
     if json:
         return text.dump(as_data(rows))
     cells = [[str(cell) for cell in record] for record in rows]

@@ -14,7 +14,7 @@ from typing import Any, TypedDict, Unpack
 
 from dodona.errors import BadEffort
 from dodona.oracles.answer import Bill
-from dodona.privacy.budget import UNITS
+from dodona.privacy.budget import UNITS, Budget, Cost
 from dodona.privacy.numbers import Number, exact
 
 CONFIDENCE = 0.95
@@ -109,6 +109,12 @@ class Effort:
         if self.kind in ("epsilon", "rho"):
             amount = Fraction(math.floor(amount * UNITS), UNITS) or amount
         return replace(self, amount=amount)
+
+    def most(self, budget: Budget) -> int:
+        """What questions in parts of it may spend in all, in the ledger's units."""
+        if self.kind == "share":
+            return int(budget.capacity * self.amount)
+        return budget.units((Cost.pure if self.kind == "epsilon" else Cost.concentrated)(self.amount))
 
 
 def _the_one(stated: Mapping[str, Any], kinds: Sequence[str], names: Sequence[str], free: bool) -> Effort:

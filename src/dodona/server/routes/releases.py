@@ -29,7 +29,7 @@ from dodona.oracles.finishing import finish
 from dodona.oracles.fronts import Counted
 from dodona.oracles.oracle import Oracle
 from dodona.oracles.synopsis import Synopsis
-from dodona.privacy.budget import KEY_UNITS, Budget, Cost
+from dodona.privacy.budget import KEY_UNITS, Budget
 from dodona.query.select import is_select
 from dodona.release.registry import find_release, offered_releases
 from dodona.server import shapes as outputs
@@ -52,14 +52,6 @@ def settings_of(body: ReleaseBody) -> dict[str, Any]:
     return {**find_release(body.kind).checked(body.settings), "effort": _effort_of(body)}
 
 
-def units_of(effort: Effort, budget: Budget) -> int:
-    """What a release of this effort may spend at most, in the ledger's units; its questions' parts round up."""
-    if effort.kind == "share":
-        return int(budget.capacity * effort.amount)
-    pure = effort.kind == "epsilon"
-    return budget.units(Cost.pure(effort.amount) if pure else Cost.concentrated(effort.amount))
-
-
 def promised(body: ReleaseBody, oracle: Oracle) -> list[Outlook]:
     """What each method promises, the one that would be taken first; a method that stands twice is told at its best."""
     try:
@@ -79,7 +71,7 @@ def _promise(outlook: Outlook) -> dict[str, Any]:
 def priced(body: ReleaseBody, oracle: Oracle, budget: Budget, left: int, keys_left: int) -> dict[str, Any]:
     """The outward form: cost, what would be left, and the promises; ``keys_left``: of the delta for open keys."""
     settings_of(body)
-    units = units_of(body.effort.effort(), budget)
+    units = body.effort.effort().most(budget)
     cost = {
         "amount": float(budget.amount(units)),
         "unit": budget.unit,
@@ -140,7 +132,7 @@ async def start(request: HttpRequest, dataset: str) -> Response:
     settings = await service.off_loop(lambda: settings_of(body))  # the first one imports every release
     oracle = await service.off_loop(lambda: data.joined(key, body.source))
     budget = data.config.budget
-    most = units_of(body.effort.effort(), budget) / budget.capacity
+    most = body.effort.effort().most(budget) / budget.capacity
     state = State(secrets.token_hex(8), body.kind, "running", 0, 0.0, None, None, os.getpid(), most)
     data.folder.mkdir(exist_ok=True)
     await service.off_loop(lambda: state.write(data.folder))
