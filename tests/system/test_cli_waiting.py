@@ -74,7 +74,7 @@ def test_while_a_charge_is_written_it_counts_as_charged(survey: Path, call: Call
     assert "charged; the answer comes" in done.err
 
 
-def test_ctrl_c_is_what_it_was_when_a_command_is_done(survey: Path, call: Call) -> None:  # noqa: ARG001
+def test_ctrl_c_is_what_it_was_when_a_command_is_done(survey: Path, call: Call) -> None:
     before = signal.getsignal(signal.SIGINT)
     assert call(*ASK).code == 0
     assert signal.getsignal(signal.SIGINT) is before
