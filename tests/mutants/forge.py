@@ -3,10 +3,11 @@
 Reads one JSON object a line, {"file", "old", "new", "tests"}, and writes one, {"code", "said", "seconds"}. The copy
 is whole again after each line. ``code`` is pytest's: 0 all passed, 1 some failed; -9 ran out of time.
 
-Two processes wait for mutants. The *warm* one has imported the package and every test that kills: its forks put the
-mutant's bodies into the functions that are there, and run at once. The *cold* one has the heavy libraries alone: its
-forks import the mutated package anew. It is asked where a mutant is more than new bodies (a constant, a default, a
-class), and again where a warm fork let a mutant live: what ran while the package was imported ran unmutated there.
+Two processes wait for mutants. The *warm* one has imported the package and collected every test that kills: its forks
+put the mutant's bodies into the functions that are there, and run the tests at once. The *cold* one has the heavy
+libraries alone: its forks import the mutated package anew. It is asked where a mutant is more than new bodies (a
+constant, a default, a class), and again where a warm fork let a mutant live: what ran while the package was imported
+ran unmutated there.
 """
 
 from __future__ import annotations
@@ -24,7 +25,10 @@ from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
 from types import CodeType, FunctionType
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import pytest
 
 LIMIT = 300
 REPOSITORY = Path(__file__).parents[2]
@@ -113,25 +117,60 @@ def _whole(code: CodeType) -> tuple[Any, ...]:
 
 
 class Warm:
-    """The package and the tests, imported once. ``functions``: those of the package, by where they stand."""
+    """The package and the tests, imported and collected once. ``functions``: the package's, by where they stand."""
 
-    def __init__(self, copy: Path, files: list[str]) -> None:
-        import pytest
-
+    def __init__(self, copy: Path) -> None:
         os.chdir(REPOSITORY)
         sys.path.insert(0, str(copy))
         for module in _modules(copy):
             with suppress(ImportError):  # an extra that is not here
                 import_module(module)
-        with tempfile.TemporaryFile() as said, _printing_to(said.fileno()):
-            pytest.main([*OPTIONS, "--collect-only", "-q", *files])
+        self._copy = str(copy)
         self.functions: dict[Place, list[FunctionType]] = defaultdict(list)
+
+    def hold(self, files: list[str], serve: Callable[[], None]) -> None:
+        """Collect the tests of these files, and serve instead of running them."""
+        import pytest
+
+        self._serve = serve
+        with open(os.devnull, "w", encoding="utf-8") as nowhere, _printing_to(nowhere.fileno()):
+            pytest.main([*OPTIONS, "--capture=no", "--tb=short", *files], plugins=[self])
+
+    def pytest_runtestloop(self, session: pytest.Session) -> bool:
+        """In place of pytest's own."""
+        self._session = session
+        gc.unfreeze()  # what ``tests/conftest.py`` has frozen would not be found
         for one in gc.get_objects():
-            if isinstance(one, FunctionType) and one.__code__.co_filename.startswith(str(copy)):
+            if isinstance(one, FunctionType) and one.__code__.co_filename.startswith(self._copy):
                 code = one.__code__
                 self.functions[code.co_filename, code.co_qualname, code.co_firstlineno].append(one)
         gc.collect()
         gc.freeze()  # a fork's collector need not touch, and so copy, what is here
+        self._serve()
+        return True
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """Where a bug lives, or the sound copy fails, this is what there is to read."""
+        if report.failed:
+            print(f"{report.nodeid}, {report.when}:\n{report.longreprtext}", flush=True)
+
+    def run(self, tests: list[str]) -> int:
+        """In a fork: the tests of these names, of whole files and of all parameters too, until one fails."""
+        named = {name: self._named(name) for name in tests}
+        if not all(named.values()):
+            print("no such test:", *(name for name, found in named.items() if not found), flush=True)
+            return 4
+        items = [one for one in self._session.items if any(one in found for found in named.values())]
+        for item, following in zip(items, [*items[1:], None], strict=True):
+            item.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
+            if self._session.testsfailed:
+                self._session._setupstate.teardown_exact(None)  # what is left open, as at the end of a session
+                return 1
+        return 0
+
+    def _named(self, name: str) -> set[pytest.Item]:
+        below = tuple(f"{name}{sign}" for sign in ("[", "::", "/"))
+        return {one for one in self._session.items if one.nodeid == name or one.nodeid.startswith(below)}
 
     def plant(self, bodies: Bodies) -> None:
         """In a fork: the new bodies for the old."""
@@ -214,7 +253,7 @@ class Forge:
         import dodona
 
         assert Path(dodona.__file__).is_relative_to(self._copy)
-        code = int(pytest.main(["-x", "--tb=line", *OPTIONS, *tests]))
+        code = self._warm.run(tests) if self._warm else int(pytest.main(["-x", "--tb=line", *OPTIONS, *tests]))
         sys.stdout.flush()
         return code
 
@@ -223,6 +262,7 @@ def _forked(work: Callable[[], int], output: int) -> int:
     child = os.fork()
     if child == 0:
         try:
+            os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
             os.dup2(output, 1)
             os.dup2(output, 2)
             os.setsid()
@@ -245,13 +285,19 @@ class Process:
 
     def __init__(self, copy: Path, files: list[str]) -> None:
         jobs, results = os.pipe(), os.pipe()
-        if os.fork() == 0:
+        self._process = os.fork()
+        if self._process == 0:
             os.close(jobs[1])
             os.close(results[0])
             with os.fdopen(jobs[0]) as lines, os.fdopen(results[1], "w") as out, suppress(BrokenPipeError):
-                forge = Forge(copy, Warm(copy, files))
-                for line in lines:
-                    print(json.dumps(forge.run(json.loads(line))), file=out, flush=True)
+                warm = Warm(copy)
+                forge = Forge(copy, warm)
+
+                def serve() -> None:
+                    for line in lines:
+                        print(json.dumps(forge.run(json.loads(line))), file=out, flush=True)
+
+                warm.hold(files, serve)
             os._exit(0)
         os.close(jobs[0])
         os.close(results[1])
@@ -262,6 +308,11 @@ class Process:
         print(json.dumps(job), file=self._jobs, flush=True)
         found: dict[str, Any] = json.loads(self._results.readline())
         return found
+
+    def end(self) -> None:
+        """Wait until it has put its folders away."""
+        self._jobs.close()
+        os.waitpid(self._process, 0)
 
 
 def main() -> None:
@@ -276,6 +327,7 @@ def main() -> None:
         if job["file"] and found["code"] != 1:
             found = cold.run(job) | {"cold": True}
         print(json.dumps(found), flush=True)
+    warm.end()
 
 
 if __name__ == "__main__":
