@@ -72,6 +72,10 @@ class Table:
         source = os.fspath(source) if isinstance(source, os.PathLike) else source
         cutting = None if self.unit is None or self.unit.column is None else self.unit
         terms = Terms(schema, cutting, neighbours == "replace", csv, key)
+        if isinstance(source, Mapping):
+            from dodona.engines.memory.columns import one_by_one
+
+            source = one_by_one(source, schema)
         home = None if isinstance(source, Engine) else home_of(source)
         self.engine, self.leads = (source, False) if isinstance(source, Engine) else _opened(source, home, terms)
         require_engine(self.engine, schema, self.engine.unit if self.leads else cutting, neighbours == "replace")

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import inspect
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, ClassVar
@@ -237,6 +237,8 @@ def _labels_of(column: SchemaColumn) -> tuple[Label, ...]:
 def _from_arrays(estimator: Any, data: Any, target: Any, kind: str) -> Task:
     from dodona.oracles.dataset import curator_over
 
+    if kind == "class" and isinstance(target, list | tuple):  # each label is what it is, whatever another row holds
+        target = np.fromiter(target, dtype=np.object_, count=len(target))
     if kind == "none":
         array = validate_data(estimator, data, dtype=np.float64)
     else:
@@ -292,11 +294,18 @@ def _encode(classes: NDArray[Any], target: Any) -> NDArray[np.int64]:
     labels = np.asarray(target)
     if object in (labels.dtype, classes.dtype):  # of several types, which need not have an order
         place_of = {label: place for place, label in enumerate(classes.tolist())}
-        return np.array([place_of.get(label, -1) for label in labels.tolist()], dtype=np.int64)
+        return np.array([_place(place_of, label) for label in labels.tolist()], dtype=np.int64)
     order = np.argsort(classes)
     known = classes[order]
     place = np.clip(np.searchsorted(known, labels), 0, len(known) - 1)
     return np.where(known[place] == labels, order[place], -1).astype(np.int64)
+
+
+def _place(place_of: Mapping[Any, int], label: Any) -> int:
+    try:
+        return place_of.get(label, -1)
+    except TypeError:  # what is unhashable is no label
+        return -1
 
 
 def _stated_classes(estimator: Any) -> NDArray[Any]:

@@ -138,6 +138,17 @@ def test_a_label_that_is_not_listed_is_missing(labels: list[object]) -> None:
     assert int(Exact(one.oracle._table).ask("target IS NULL").total) == 3
 
 
+@pytest.mark.parametrize("other", ["x", None, 0.5, 2**70, [1], (1, [2]), b"0", True])
+def test_one_label_does_not_decide_what_the_others_are(other: object) -> None:
+    """NumPy finds one type for a list: beside one text all numbers would be texts, and no label be listed."""
+    points = np.zeros((4, 2))
+    learner = Perceptron(epsilon=1, bounds=(-1, 1), classes=[0, 1, 2**53 + 1])
+    task = task_of(learner, points, [0, 1, 2**53 + 1, other], kind="class")
+    exact = Exact(task.oracle._table)  # type: ignore[attr-defined]
+    labels = [int(exact.ask(f"target = {code}").total) for code in range(3)]
+    assert labels == [1, 1 + (other is True), 1]
+
+
 @pytest.mark.parametrize("classes", [[], [0, 0], [[0, 1]], "ab", 3])
 def test_classes_must_be_labels_that_differ(classes: object) -> None:
     with pytest.raises(BadEffort, match="labels that differ"):

@@ -52,6 +52,8 @@ ALTERATIONS = {
     "ON answers FOR EACH ROW WHEN (false) EXECUTE FUNCTION keep()",
     "row security": "ALTER TABLE entries ENABLE ROW LEVEL SECURITY",
     "rows of another table": "CREATE TABLE more() INHERITS (sums)",
+    "another storage": "CREATE ACCESS METHOD {name} TYPE TABLE HANDLER heap_tableam_handler; "
+    "ALTER TABLE sums SET ACCESS METHOD {name}",
     "a view": "ALTER TABLE sums RENAME TO kept; CREATE VIEW sums AS SELECT * FROM kept",
 }
 
@@ -60,7 +62,7 @@ ALTERATIONS = {
 def test_tables_altered_under_an_open_ledger_are_refused_at_the_next_charge(
     ledger: PostgresLedger, url: str, postgres: PostgresServer, statement: str
 ) -> None:
-    altered(postgres, url, statement)
+    altered(postgres, url, statement.replace("{name}", url.partition("#")[2]))
     with pytest.raises(LedgerCorrupt, match="as Dodona made them"):
         ledger.charge(amount=1, analyst="a", request_id="second", what="q")
     with pytest.raises(LedgerCorrupt):

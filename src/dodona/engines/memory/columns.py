@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from itertools import repeat
+from numbers import Number
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -219,9 +220,16 @@ def positions_of_text(values: Sequence[Any], labels: Sequence[Label]) -> NDArray
     table: dict[Any, float] = {label: float(i) for i, label in enumerate(labels)} | {None: -1.0, np.nan: -1.0}
     try:
         return np.fromiter(map(table.get, values, repeat(np.nan)), np.float64, len(values))
-    except TypeError:  # what is unhashable is no label
-        known = [value if isinstance(value, str | int | float | None) else ... for value in values]
-        return np.fromiter(map(table.get, known, repeat(np.nan)), np.float64, len(values))
+    except TypeError:
+        return np.fromiter((_found(table, value) for value in values), np.float64, len(values))
+
+
+def _found(table: Mapping[Any, float], value: Any) -> float:
+    """What is unhashable is no label; all others are what they are in any company."""
+    try:
+        return table.get(value, np.nan)
+    except TypeError:
+        return np.nan
 
 
 def read_texts(values: Sequence[Any], column: Column) -> NDArray[np.float64]:
@@ -274,6 +282,41 @@ def _raws(source: Any, schema: Schema) -> tuple[dict[str, Raw], int]:
 
         return frames.from_arrow(source, schema)
     raise BadTable(f"rows must be in a file, arrays or a frame. Got {type(source).__name__}: {what_instead(source)}.")
+
+
+def one_by_one(source: Mapping[Any, Any], schema: Schema) -> dict[Any, Any]:
+    """Lists as arrays in which each value is what it is by itself.
+
+    NumPy finds one type for all that a list holds, and a single row decides which: beside one text all numbers are
+    texts, beside one fraction whole ones are rounded, and a NUL at the end of a text is dropped.
+    """
+    return {
+        name: _listed(values, schema.get(name)) if isinstance(values, list | tuple) else values
+        for name, values in source.items()
+    }
+
+
+def _listed(values: Sequence[Any], column: Column | None) -> NDArray[Any]:
+    kinds = set(map(type, values))
+    numeric = isinstance(column, Real | Integer) and not isinstance(column, Date | Timestamp)
+    if numeric and all(kind is type(None) or issubclass(kind, Number) for kind in kinds):
+        return np.fromiter(map(_double, values), np.float64, len(values))
+    if kinds <= {float} or kinds <= {bool} or (kinds <= {str} and not any(text.endswith("\0") for text in values)):
+        return np.asarray(values)
+    if kinds <= {int} and all(-(2**63) <= value < 2**63 for value in values):
+        return np.asarray(values, dtype=np.int64)
+    plain = (None if isinstance(value, float) and np.isnan(value) else value for value in values)
+    return np.fromiter(plain, dtype=np.object_, count=len(values))
+
+
+def _double(value: Any) -> float:
+    """The nearest double; a number beyond all of them is infinite, one that has none is missing."""
+    try:
+        return np.nan if value is None else float(value)
+    except OverflowError:
+        return np.inf if value > 0 else -np.inf
+    except (TypeError, ValueError):
+        return np.nan
 
 
 def present(names: Any, schema: Schema) -> None:

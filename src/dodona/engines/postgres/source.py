@@ -6,7 +6,8 @@ columns and the types, never a value and never the server's own text, which may 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 from urllib.parse import unquote, urlsplit
@@ -45,6 +46,31 @@ SELECT n.nspname::text, c.relname::text, c.relkind::text,
 FROM below b JOIN pg_catalog.pg_rewrite w ON w.ev_class = b.oid)
 FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace WHERE c.oid = {oid}
 """
+# What a view and the views below it say, as the server keeps it: each with its number, tables by theirs.
+_RULES = """
+WITH RECURSIVE below(oid) AS (
+SELECT {oid}::oid UNION SELECT d.refobjid FROM below b JOIN pg_catalog.pg_class c ON c.oid = b.oid AND c.relkind = 'v'
+JOIN pg_catalog.pg_rewrite w ON w.ev_class = b.oid
+JOIN pg_catalog.pg_depend d ON d.objid = w.oid AND d.classid = 'pg_catalog.pg_rewrite'::regclass
+AND d.refclassid = 'pg_catalog.pg_class'::regclass)
+SELECT c.oid::bigint, w.ev_action::text FROM below b JOIN pg_catalog.pg_class c ON c.oid = b.oid AND c.relkind = 'v'
+JOIN pg_catalog.pg_rewrite w ON w.ev_class = c.oid AND w.ev_type = '1'
+"""
+_PARTS = "SELECT inhparent::bigint, inhrelid::bigint FROM pg_catalog.pg_inherits"
+_TABLE = re.compile(r":rtekind 0 :relid (\d+) ")
+# What stands in each query of a rule, or it may make several rows of a stored one, or look from row to row.
+_ROW_BY_ROW = {
+    ":cteList <>": "WITH",
+    ":hasAggs false": "aggregates",
+    ":groupClause <>": "GROUP BY",
+    ":groupingSets <>": "GROUP BY",
+    ":hasWindowFuncs false": "windows",
+    ":hasTargetSRFs false": "functions that give several rows",
+    ":hasSubLinks false": "subqueries in expressions",
+    ":distinctClause <>": "DISTINCT",
+    ":limitOffset <>": "OFFSET",
+    ":limitCount <>": "LIMIT",
+}
 # A domain is what it is based on.
 _COLUMNS = """
 WITH RECURSIVE kinds(name, place, kind, modifier) AS (
@@ -148,6 +174,11 @@ def found(connection: Any, source: str) -> Source:
     look = f"{_RELATION.format(oid=oid)};{_COLUMNS.format(oid=oid)}"
     sight = read_sight(connection.execute(look))
     schema, name, kind_of, _ = sight.relation
+    if kind_of == "v":
+        parts: dict[int, set[int]] = {}
+        for whole, part in connection.execute(_PARTS).fetchall():
+            parts.setdefault(whole, set()).add(part)
+        _require_row_by_row(dict(connection.execute(_RULES.format(oid=oid)).fetchall()), oid, parts)
     columns = {
         column: Physical(quote_name(column), *_kind(kind, listed, built_in, modifier))
         for column, kind, listed, built_in, modifier in sight.columns
@@ -155,6 +186,45 @@ def found(connection: Any, source: str) -> Source:
     relation = f"{quote_name(schema)}.{quote_name(name)}"
     # A lock lasts to the end of the transaction, and is taken by any statement that names the relation.
     return Source(relation, columns, kind_of in ("r", "m"), f"SELECT FROM {relation} LIMIT 0;{look}", sight)
+
+
+def _require_row_by_row(rules: Mapping[int, str], view: int, parts: Mapping[int, Collection[int]]) -> None:
+    """Refuses a view in which a stored row may be several rows, or decide what others are: its price is for one row.
+
+    Looked at is the server's own form of what the view says, with all views below it, so nothing of SQL is parsed.
+    ``parts``: of a partitioned table, or one that others inherit.
+    """
+    waiting, tables = [view], set[int]()
+    while waiting:
+        here = waiting.pop()
+        if here in rules:
+            odd = _odd(rules[here])
+            waiting += [int(number) for number in _TABLE.findall(rules[here]) if int(number) != here]
+        else:
+            odd = "one table twice" if here in tables else None
+            tables.add(here)
+            waiting += parts.get(here, ())
+        if odd is not None:
+            raise BadTable(
+                "a view must show each stored row at most once, and by itself: SELECT ... FROM one table WHERE ..., and "
+                f"UNION ALL of such. This one has {odd}, so one row may be several, or move others. Join tables here "
+                "(dd.Dataset), or ask a materialised view, whose own rows are then what is protected."
+            )
+
+
+def _odd(rule: str) -> str | None:
+    """What is in a rule that is no plain choice of rows."""
+    queries = rule.count("{QUERY ")
+    for part, what in _ROW_BY_ROW.items():
+        if rule.count(f"{part} ") != queries:
+            return what
+    if len(re.findall(r":fromlist (?:<>|\({RANGETBLREF :rtindex \d+}\)) ", rule)) != queries:
+        return "a join"
+    if set(re.findall(r":rtekind (\d+) ", rule)) - {"0", "1"}:  # tables, and queries in FROM
+        return "rows that are in no table"
+    if rule.count("{SETOPERATIONSTMT ") != rule.count("{SETOPERATIONSTMT :op 1 :all true "):
+        return "UNION without ALL, or the like"
+    return None
 
 
 def _word(told: str | bytes) -> str:

@@ -4,8 +4,9 @@ Each ledger is one schema of the database: the tables of the SQLite ledger, and 
 locks first and every entry moves on. Entries, answers and the genesis can only be added to: triggers refuse the rest,
 also to the owner, who would have to drop them; the hash chain finds out.
 
-A commit must mean "on the disk": with ``fsync`` or ``full_page_writes`` off, ``synchronous_commit`` at less than
-``on``, or a table that is not logged, a crash of the server takes back charges whose answers have left, so such a
+A commit must mean "on the disk": with ``fsync`` or ``full_page_writes`` off, ``data_sync_retry`` on,
+``synchronous_commit`` at less than ``on``, or a table that is not logged or is kept by another storage than the
+server's own, a crash of the server takes back charges whose answers have left, so such a
 server is refused (as the SQLite ledger refuses WAL). What was written must be what is read: rules, other triggers, row
 security and inheritance stand between the two and are refused as well. All of it is looked at in every transaction,
 since all of it can be altered while a ledger is open: at its beginning, and again before its commit, when what was
@@ -30,8 +31,9 @@ UNAVAILABLE = (
 LOCKED = "The ledger must be free within the time-out, and another process holds it. Nothing was charged; try again."
 CLOSED = "The ledger must be open. This one was closed; open it again."
 UNSAFE = (
-    "A ledger's server must put a commit on the disk: fsync = on, full_page_writes = on, synchronous_commit = on (or "
-    "remote_apply), UTF8, and not a standby. This one does not, and could lose a charge: it is refused."
+    "A ledger's server must put a commit on the disk: fsync = on, full_page_writes = on, data_sync_retry = off, "
+    "synchronous_commit = on (or remote_apply), UTF8, and not a standby. This one does not, and could lose a charge: "
+    "it is refused."
 )
 ALTERED = (
     "A ledger's tables must be as Dodona made them: logged, with their own triggers and no others, without rules, row "
@@ -43,6 +45,7 @@ NOT_THE_OWNER = (
 )
 SETTINGS = (
     "SELECT current_setting('fsync') = 'on' AND current_setting('full_page_writes') = 'on' "
+    "AND current_setting('data_sync_retry') = 'off' "  # on, a sync that failed is taken for done at the next try
     "AND current_setting('synchronous_commit') IN ('on', 'remote_apply') "
     "AND current_setting('server_encoding') = 'UTF8' AND NOT pg_catalog.pg_is_in_recovery()"
 )
@@ -162,11 +165,12 @@ def unaltered(name: str) -> str:
     """
     schema, tables = _literal(name), ", ".join(map(_literal, _TABLES))
     ours = (
-        f"SELECT c.oid, c.relkind, c.relpersistence, c.relrowsecurity, c.relispartition FROM pg_catalog.pg_class c "
+        f"SELECT c.oid, c.relkind, c.relpersistence, c.relrowsecurity, c.relispartition, a.amname "
+        f"FROM pg_catalog.pg_class c LEFT JOIN pg_catalog.pg_am a ON a.oid = c.relam "
         f"WHERE c.relnamespace = (SELECT oid FROM pg_catalog.pg_namespace WHERE nspname = {schema}) "
         f"AND c.relname IN ({tables})"
     )
-    plain = "relkind = 'r' AND relpersistence = 'p' AND NOT relrowsecurity AND NOT relispartition"
+    plain = "relkind = 'r' AND relpersistence = 'p' AND amname = 'heap' AND NOT relrowsecurity AND NOT relispartition"
     kept = (
         f"p.prosrc = {_literal(_KEEP)} AND t.tgenabled = 'O' AND t.tgqual IS NULL AND p.pronamespace = c.relnamespace"
     )
