@@ -49,7 +49,8 @@ FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamesp
 # What a view and the views below it say, as the server keeps it: each with its number, tables by theirs.
 _RULES = """
 WITH RECURSIVE below(oid) AS (
-SELECT {oid}::oid UNION SELECT d.refobjid FROM below b JOIN pg_catalog.pg_class c ON c.oid = b.oid AND c.relkind = 'v'
+SELECT {oid}::oid
+UNION SELECT d.refobjid FROM below b JOIN pg_catalog.pg_class c ON c.oid = b.oid AND c.relkind = 'v'
 JOIN pg_catalog.pg_rewrite w ON w.ev_class = b.oid
 JOIN pg_catalog.pg_depend d ON d.objid = w.oid AND d.classid = 'pg_catalog.pg_rewrite'::regclass
 AND d.refclassid = 'pg_catalog.pg_class'::regclass)
