@@ -16,7 +16,7 @@ from dodona.engines.memory import MemoryEngine
 from dodona.errors import BadQuery, Unsupported
 from dodona.query.plan import compile_query
 from dodona.query.program import Program
-from dodona.query.schema import Real, Schema
+from dodona.query.schema import Integer, Real, Schema
 from dodona.query.statistic import Losses, as_query
 from dodona.query.unit import Unit
 from dodona.testing.reference import counted_rows, reference_totals
@@ -125,6 +125,18 @@ def _check_edges(make_engine: MakeEngine) -> None:
     assert [int(x) for x in found] == reference_totals(program, rows_of(columns))
 
 
+def _check_sums(make_engine: MakeEngine) -> None:
+    """Sums beyond the whole doubles, and beyond 64 bits: chance has too few rows for them."""
+    from dodona.testing.strategies import RawColumn
+
+    schema = Schema({"x": Integer(0, 2**53)})
+    program = compile_query(as_query("x"), schema, level=False).program
+    for rows in (3, 1100):
+        values = [2**53 - 1 - i % 2 for i in range(rows)]
+        found = make_engine(schema, {"x": RawColumn("int64", list(values))}, None).totals(program)
+        assert int(found[0]) == sum(values), "a sum is rounded, or does not fit its type"
+
+
 def _check_units(make_engine: MakeEngine) -> None:
     """Every id has more rows than count: the number that is left tells which ids are taken for one person."""
     from dodona.testing.strategies import RawColumn
@@ -220,6 +232,7 @@ def check_engine(make_engine: MakeEngine, examples: int = 100, queries: int = 3,
     )
 
     _check_edges(make_engine)
+    _check_sums(make_engine)
     _check_units(make_engine)
     phases = [Phase.generate, *([Phase.shrink] if shrink else [])]
     every = list(HealthCheck)

@@ -161,9 +161,25 @@ class CountsAllRows(Sound):
         return self._all
 
 
+class Rounds(Sound):
+    """Adds in doubles."""
+
+    def totals(self, program: Program) -> Any:
+        return np.array([int(float(total)) for total in super().totals(program)], dtype=object)
+
+
+class Wraps(Sound):
+    """Adds in 64 bits."""
+
+    def totals(self, program: Program) -> Any:
+        return np.array([(int(total) + 2**63) % 2**64 - 2**63 for total in super().totals(program)], dtype=object)
+
+
 @pytest.mark.parametrize(
     "wrong",
     [
+        Rounds,
+        Wraps,
         IgnoresUnits,
         FoldsCase,
         SaysNothingOfUnits,

@@ -15,7 +15,22 @@ from dodona.engines.units import unit_codes
 from dodona.errors import BadTable
 from dodona.query.schema import Column, Schema
 
-ROWS: list[Any] = ["a", "a\0", "1", 1, 2.5, True, None, 2**53 + 1, -(2**70), float("nan"), float("inf"), b"a", [1], (1, [2])]
+ROWS: list[Any] = [
+    "a",
+    "a\0",
+    "1",
+    1,
+    2.5,
+    True,
+    None,
+    2**53 + 1,
+    -(2**70),
+    float("nan"),
+    float("inf"),
+    b"a",
+    [1],
+    (1, [2]),
+]
 ROWS += [1 + 2j, Decimal("2.5"), np.float64(1), np.int8(1), date(2020, 1, 1), np.datetime64("2020-01-02"), "2020-01-03"]
 COLUMNS: list[Column] = [
     dd.Category("a", "1", "2020-01-03"),
@@ -55,7 +70,12 @@ def test_no_row_of_a_list_decides_how_another_is_read(column: Column) -> None:
 
 def test_ids_in_lists_are_the_persons_they_are() -> None:
     """As doubles two of these would be one person, as NumPy's texts two others."""
-    for rows, persons in (([2**53, 2**53 + 1, 1], 3), (["a", "a\0", "b"], 3), ([1, "1", 1], 2), ([2**63, -1, 2**63 + 1], 3)):
+    for rows, persons in (
+        ([2**53, 2**53 + 1, 1], 3),
+        (["a", "a\0", "b"], 3),
+        ([1, "1", 1], 2),
+        ([2**63, -1, 2**63 + 1], 3),
+    ):
         unit = dd.Unit("whose", 1)
         source = {"whose": rows, "x": [1, 2, 3]}
         table = dd.Table(source, {"x": dd.Integer(0, 9)}, unit=unit, neighbours="add-remove", name="t")

@@ -214,9 +214,7 @@ def test_a_server_that_could_lose_a_commit_is_refused(url: str, postgres: Postgr
         PostgresLedger.open(postgres.url("hasty"), BUDGET, create=True)
 
 
-@pytest.mark.parametrize(
-    "setting", [pytest.param({"fsync": "off"}, marks=pytest.mark.slow), {"data_sync_retry": "on"}]
-)
+@pytest.mark.parametrize("setting", [pytest.param({"fsync": "off"}, marks=pytest.mark.slow), {"data_sync_retry": "on"}])
 def test_a_server_whose_syncs_may_mean_nothing_is_refused(setting: dict[str, str]) -> None:
     """Where a failed sync is tried again, the second may succeed over pages that the first has lost."""
     with PostgresServer(**setting) as hasty, pytest.raises(LedgerCorrupt, match="fsync = on"):
