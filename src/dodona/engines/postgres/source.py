@@ -208,8 +208,8 @@ def _require_row_by_row(rules: Mapping[int, str], view: int, parts: Mapping[int,
         if odd is not None:
             raise BadTable(
                 "a view must show each stored row at most once, and by itself: SELECT ... FROM one table WHERE ..., "
-                f"and UNION ALL of such. This one has {odd}, so one row may be several, or move others. Join tables here "
-                "(dd.Dataset), or ask a materialised view, whose own rows are then what is protected."
+                f"and UNION ALL of such. This one has {odd}, so one row may be several, or move others. Join tables "
+                "here (dd.Dataset), or ask a materialised view, whose own rows are then what is protected."
             )
 
 
