@@ -21,6 +21,7 @@ from dodona.oracles.local import Local as Local
 from dodona.oracles.oracle import Oracle as Oracle
 from dodona.oracles.remote import connect as connect
 from dodona.oracles.rows import Rows as Rows
+from dodona.oracles.shuffled import Shuffled as Shuffled
 from dodona.oracles.synopsis import Synopsis as Synopsis
 from dodona.privacy import Budget as Budget
 from dodona.privacy import Cost as Cost

@@ -105,6 +105,10 @@ def local():
     return Local(dd.Table(rows(), SCHEMA), epsilon=8)
 
 
+def shuffled():
+    return dd.Shuffled(dd.Table(rows(), SCHEMA), epsilon=8, delta=1e-6)
+
+
 SERVERS = contextlib.ExitStack()
 
 
@@ -130,6 +134,7 @@ ORACLES = {
     "view": lambda: curator(4, 1e-6).select_columns(*reversed(list(SCHEMA))),
     "synopsis": synopsis,
     "local": local,
+    "shuffled": shuffled,
     "remote": remote,
 }
 

@@ -6,6 +6,7 @@ import pytest
 from dodona.engines.table import Table
 from dodona.oracles.exact import Exact
 from dodona.oracles.local import Local
+from dodona.oracles.shuffled import Shuffled
 from dodona.testing.oracles import SCHEMA, SeededBits, check_oracle, conformance_table, questions
 
 
@@ -16,9 +17,21 @@ def seeded(table: Table, epsilon: float, seed: int = 0) -> Local:
     return oracle
 
 
+def seeded_shuffled(table: Table, epsilon: float, seed: int = 0) -> Shuffled:
+    """The same behind a shuffler."""
+    oracle = Shuffled(table, epsilon, 1e-6)
+    oracle._bits = SeededBits(seed)
+    return oracle
+
+
 @pytest.mark.parametrize("epsilon", [0.5, 30])
 def test_local_is_an_oracle(epsilon):
     check_oracle(lambda table: seeded(table, epsilon), {"share": 0.05})
+
+
+@pytest.mark.parametrize("epsilon", [2, 30])
+def test_shuffled_is_an_oracle(epsilon):
+    check_oracle(lambda table: seeded_shuffled(table, epsilon), {"share": 0.05})
 
 
 def test_whole_budget_by_epsilon_is_an_oracle():

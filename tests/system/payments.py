@@ -394,7 +394,7 @@ class DatasetWorld(World):
 _ROWS = dd.Table({"x": np.arange(6) % 2}, _SCHEMA, name="rows")
 
 
-class ToldLocal(dd.Local):
+class Telling:
     """A local oracle that tells its world which blocks reported, at what price."""
 
     world: World
@@ -402,13 +402,23 @@ class ToldLocal(dd.Local):
     def _means(self, offer: Any) -> Any:
         self.world.computing()
         self._reported = offer.tiers
-        return super()._means(offer)
+        return super()._means(offer)  # type: ignore[misc]
 
     def _charged(self, request: Any, offer: Any, compute: Any, restore: Any) -> Any:
         self._reported: Any = ()
-        result = super()._charged(request, offer, compute, restore)
+        result = super()._charged(  # type: ignore[misc]
+            request, offer, compute, restore
+        )
         self.world.handed += [(tier.amount, tier.blocks) for tier in self._reported]
         return result
+
+
+class ToldLocal(Telling, dd.Local):
+    """Rows that report to anyone."""
+
+
+class ToldShuffled(Telling, dd.Shuffled):
+    """Rows that report to a shuffler."""
 
 
 class LocalWorld(World):
@@ -416,7 +426,7 @@ class LocalWorld(World):
 
     operations = ("ask", "ask by a shared name", "ask for all", "ask little")
 
-    def opened(self, number: int) -> ToldLocal:  # noqa: ARG002 - all handles are alike
+    def opened(self, number: int) -> Any:  # noqa: ARG002 - all handles are alike
         oracle = ToldLocal(_ROWS, 1, self.place, analyst="ann", create=True)
         oracle.world = self
         return oracle
@@ -435,6 +445,18 @@ class LocalWorld(World):
         for amount, blocks in self.handed:
             paid[list(blocks)] += amount
         return bool(paid.max() <= dd.Budget(epsilon=1).capacity)
+
+
+class ShuffledWorld(LocalWorld):
+    """Shuffled oracles over the same rows: every row answers every question, so none is left among few."""
+
+    def opened(self, number: int) -> Any:  # noqa: ARG002 - all handles are alike
+        oracle = ToldShuffled(_ROWS, 1, 1e-6, self.place, analyst="ann", create=True)
+        oracle.world = self
+        return oracle
+
+    def kept(self) -> bool:
+        return super().kept() and all(blocks == (0,) for _, blocks in self.handed)
 
 
 # -- one person's account on a device ----------------------------------------------------------------------------------

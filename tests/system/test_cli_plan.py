@@ -9,6 +9,7 @@ from typer.testing import CliRunner
 import dodona as dd
 from dodona.cli import app
 from dodona.errors import Refused
+from dodona.oracles.shuffled import side_by_side
 from tests.support.servers import write_survey
 
 
@@ -23,11 +24,37 @@ def rows_needed(text):
 def test_queries_show_the_price_of_distrust():
     shown = run("queries", "--count", "100", "--tolerance", "0.01", "--epsilon", "1", "--rows", "100000")
     assert shown.exit_code == 0
-    trusted, local = rows_needed(shown.output)
+    trusted, shuffled, local = rows_needed(shown.output)
     assert local > 100 * trusted
+    assert trusted < shuffled < local / 2
+    assert "an anonymous shuffler" in shown.output
     assert "price of distrust" in shown.output
     assert "SuLQ Theorem 5" in shown.output
     assert "Theorem 5.7" in shown.output
+
+
+def test_one_question_by_each_who_could_be_trusted(tmp_path):
+    """At one promise: a curator errs least, rows that trust nobody most, a crowd is between; nothing is charged."""
+    rng = np.random.default_rng(0)
+    schema = dd.Schema({"age": dd.Integer(0, 100), "ill": dd.Flag()})
+    data = {"age": rng.integers(0, 100, 5000), "ill": rng.random(5000) < 0.2}
+    survey = write_survey(tmp_path, data, schema, {"epsilon": 1, "delta": 1e-6}, name="data")
+    shown = run("question", str(survey), "SELECT COUNT(*) FROM data WHERE ill", "--epsilon", "1")
+    assert shown.exit_code == 0, shown.output
+    errors = [float(found) for found in re.findall(r"error ([\d.]+)", shown.output)]
+    assert len(errors) == 3
+    assert errors[0] * 2 < errors[1] < errors[2] / 2
+    for who in ("a trusted curator: FEASIBLE", "an anonymous shuffler: FEASIBLE", "nobody trusted: FEASIBLE"):
+        assert who in shown.output
+
+
+def test_who_cannot_answer_is_listed_with_the_reason():
+    table = dd.Table({"x": np.arange(50) % 2}, dd.Schema({"x": dd.Flag()}), neighbours="add-remove", rows=50)
+    curator, shuffled, local = side_by_side(table, "x", 1, 1e-6)
+    assert curator.feasible
+    assert not shuffled.feasible
+    assert not local.feasible
+    assert "neighbours='replace'" in local.why
 
 
 def test_learning_conjunctions_with_and_without_privacy_and_trust():

@@ -17,6 +17,7 @@ from dodona.bounds import Outcome, Outlook
 from dodona.errors import BadEffort, BadQuery
 from dodona.privacy.budget import Cost
 from dodona.privacy.numbers import Number, exact
+from dodona.privacy.shuffling import local_epsilon
 
 # A learner that errs by 1/2 more than the best knows nothing.
 _USELESS = 0.5
@@ -272,6 +273,46 @@ def plan_queries(
             "split_rows": split,
             "laplace_rows": theorem_5_7_rows(queries, tau, fail, float(budget)),
         },
+    )
+
+
+def plan_shuffled(
+    queries: int, tolerance: Number, epsilon: Number, delta: Number, *, rows: int, beta: Number = 0.05
+) -> Outlook:
+    """The same where an anonymous shuffler forwards the reports; ``epsilon``, ``delta``: the promise to all but it.
+
+    The more rows, the more each may say: the local epsilon is the largest that keeps the promise
+    (``privacy/shuffling.md``). The smaller of: every row answers every query at a share of it, or all queries are one
+    question, of which a row answers one that it draws, at all of it.
+    """
+    tau, promise, fail = float(exact(tolerance, "tolerance")), exact(epsilon, "epsilon"), float(exact(beta, "beta"))
+    if isinstance(queries, bool) or not isinstance(queries, int) or queries < 1:
+        raise BadEffort(f"queries must be a whole number from 1 on. Got {queries!r}.")
+
+    def short(n: int) -> float:
+        """What n rows need, in n."""
+        own = float(local_epsilon(promise, delta, n))
+        drawn = queries * one_bit_rows(tau, fail / queries, own)
+        return min(drawn, one_bit_rows(tau, fail / queries, own / queries)) / n
+
+    high = 16
+    while short(high) > 1 and high < 10**12:
+        high *= 4
+    low = high // 4
+    while high - low > high // 100 + 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if short(middle) > 1 else (low, middle)
+    local = local_epsilon(promise, delta, rows)
+    return Outlook(
+        f"{queries} statistical queries within {tau:g} with a shuffler trusted with whose a report is, no more",
+        Outcome.FEASIBLE if rows >= high else Outcome.INFEASIBLE,
+        "Feldman, McMillan and Talwar 2022, by one-bit reports and Hoeffding",
+        error=tau * math.sqrt(short(rows)),
+        rows_needed=high,
+        cost=Cost.pure(local),
+        why="The cost is what each row spends against the shuffler itself.",
+        confidence=1 - fail,
+        details={"local_epsilon": float(local)},
     )
 
 

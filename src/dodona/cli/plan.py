@@ -10,6 +10,7 @@ import math
 import sys
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -41,20 +42,36 @@ def queries(
     tolerance: Annotated[str, typer.Option(help="The error each mean may have.")],
     epsilon: Epsilon,
     rows: Annotated[int, typer.Option(help="Rows at hand.")],
-    delta: Annotated[str, typer.Option(help="For the trusted curator.")] = "1e-6",
+    delta: Annotated[str, typer.Option(help="For the trusted curator, and where reports are shuffled.")] = "1e-6",
     beta: Beta = "0.05",
 ) -> None:
-    """Answer many statistical queries: with a trusted curator, and with nobody trusted."""
-    from dodona.bounds.klnrs import plan_queries
+    """Answer many statistical queries: with a trusted curator, behind a shuffler, and with nobody trusted."""
+    from dodona.bounds.klnrs import plan_queries, plan_shuffled
     from dodona.bounds.sulq import statistical_queries
 
     tau, failure = _real(tolerance, "tolerance"), _real(beta, "beta")
     trusted = statistical_queries(rows, [tau] * count, epsilon, delta, failure)
     _show("a trusted curator", [trusted])
+    _show("an anonymous shuffler", [plan_shuffled(count, tolerance, epsilon, delta, rows=rows, beta=beta)])
     local = plan_queries(count, tolerance, epsilon, rows=rows, beta=beta)
     _show("nobody trusted", [local])
     if trusted.rows_needed and local.rows_needed:
         typer.echo(f"\nthe price of distrust: {local.rows_needed / trusted.rows_needed:,.0f} times the rows")
+
+
+@plan_app.command("question")
+def question(
+    survey: Annotated[Path, typer.Argument(metavar="SURVEY.TOML", help="What is stated about the table.")],
+    text: Annotated[str, typer.Argument(metavar="QUESTION", help="A SELECT, or an expression whose mean is wanted.")],
+    epsilon: Annotated[str, typer.Option(help="The promise to whoever sees the answers, all of it for this question.")],
+    delta: Annotated[str, typer.Option(help="The delta of that promise.")] = "1e-6",
+) -> None:
+    """One question of your table by each who could be trusted, at one promise; reads no row but to count them."""
+    from dodona.config import Config
+    from dodona.oracles.shuffled import side_by_side
+
+    for outlook in side_by_side(Config.read(survey).open_table(), text, epsilon, delta):
+        _show(outlook.method, [replace(outlook, method="")])
 
 
 @plan_app.command("learn")

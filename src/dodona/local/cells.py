@@ -35,6 +35,7 @@ from dodona.mechanisms.characters import CharacterResponse
 from dodona.mechanisms.cube import WalshResponse
 from dodona.mechanisms.laplace import BoundedLaplace
 from dodona.mechanisms.response import WindowResponse
+from dodona.privacy.shuffling import Hiding, any_response
 from dodona.query.program import Block, set_numbers
 
 Symbols = WindowResponse | WalshResponse
@@ -81,6 +82,11 @@ class Cells:
     def _drawn(self) -> int:
         """From how many numbers a row draws the one it reports."""
         return max(1, len(self._varying))
+
+    @property
+    def hiding(self) -> Hiding:
+        """Of the draw among symbols."""
+        return self.response.draw.hiding
 
     def respond(self, held: Holdings, rows: Whole, bits: Bits) -> Whole:
         """(which number, public part, report)."""
@@ -207,6 +213,11 @@ class Monomials:
         sizes = sorted({part.response.dimension for part in self.response.parts})
         return f"parities of random {' or '.join(map(str, sizes))} of {self.response.columns} bits"
 
+    @property
+    def hiding(self) -> Hiding:
+        """As the response."""
+        return self.response.hiding
+
     def respond(self, held: Holdings, rows: Whole, bits: Bits) -> Whole:
         """The bits of the columns each row drew."""
         values = held.bits(self.block)[rows]
@@ -307,6 +318,11 @@ class Coordinates:
     def name(self) -> str:
         """The randomiser, in words."""
         return f"Laplace noise on each of {len(self.places)} coordinates (Alda-Simon (15))"
+
+    @property
+    def hiding(self) -> Hiding:
+        """Of noise of any shape."""
+        return any_response(self.response.epsilon)
 
     def respond(self, held: Holdings, rows: Whole, bits: Bits) -> Whole:
         """Clipped to the box (they are in it already, by the program), plus noise."""

@@ -21,6 +21,7 @@ from dodona.mechanisms.bits import Bits, round_to_ends
 from dodona.mechanisms.characters import CharacterResponse
 from dodona.mechanisms.direction import DirectionResponse, public_directions
 from dodona.mechanisms.laplace import BoundedLaplace
+from dodona.privacy.shuffling import Hiding, any_response
 from dodona.query.program import Block
 
 Floats = NDArray[np.float64]
@@ -41,6 +42,10 @@ class Group(Protocol):
     @property
     def name(self) -> str:
         """The randomiser, in words."""
+
+    @property
+    def hiding(self) -> Hiding:
+        """What others' reports hide of one's own when all are shuffled."""
 
     def respond(self, held: Holdings, rows: Whole, bits: Bits) -> Whole:
         """Reports (rows x fields) of these rows."""
@@ -82,6 +87,11 @@ class Box:
     @property
     def _varying(self) -> Whole:
         return np.flatnonzero(self.high > self.low).astype(np.int64)
+
+    @property
+    def hiding(self) -> Hiding:
+        """As the response; a constant tells nothing."""
+        return Hiding(0.0) if self.response is None else self.response.hiding
 
     def respond(self, held: Holdings, rows: Whole, bits: Bits) -> Whole:
         """A constant needs no report."""
@@ -152,6 +162,11 @@ class Signs:
         """The randomiser, in words."""
         return f"parities of a random few bits ({_shape(self.response)})"
 
+    @property
+    def hiding(self) -> Hiding:
+        """As the response."""
+        return self.response.hiding
+
     def respond(self, held: Holdings, rows: Whole, bits: Bits) -> Whole:
         """The bits of the columns each row drew."""
         values = held.values(self.block)[rows]
@@ -197,6 +212,11 @@ class Ball:
     def name(self) -> str:
         """The randomiser, in words."""
         return f"nearest {self.response.favoured} of {self.response.candidates} public directions"
+
+    @property
+    def hiding(self) -> Hiding:
+        """Of the draw among directions."""
+        return self.response.draw.hiding
 
     def respond(self, held: Holdings, rows: Whole, bits: Bits) -> Whole:
         """(seed, index); a vector shorter than the radius is turned round now and then, so that its mean is right."""
@@ -275,6 +295,11 @@ class Number:
     def name(self) -> str:
         """The randomiser, in words."""
         return "discrete Laplace on the value"
+
+    @property
+    def hiding(self) -> Hiding:
+        """Of noise of any shape."""
+        return any_response(self.response.epsilon)
 
     def respond(self, held: Holdings, rows: Whole, bits: Bits) -> Whole:
         """Clipped to its range (it is in it already, by the program), plus noise."""

@@ -28,6 +28,7 @@ from dodona.mechanisms.characters import CharacterResponse
 from dodona.mechanisms.direction import DirectionResponse
 from dodona.mechanisms.laplace import BoundedLaplace
 from dodona.privacy.budget import Cost
+from dodona.privacy.shuffling import Hiding, mixture
 from dodona.query.plan import Plan, compile_query
 from dodona.query.program import Block, Program
 from dodona.query.schema import Schema
@@ -68,6 +69,11 @@ class Scheme:
     def cost(self) -> Cost:
         """Pure epsilon for each row that answers: the group is public, its report is one randomiser's."""
         return Cost.pure(self.epsilon)
+
+    @property
+    def hiding(self) -> Hiding:
+        """What others' reports hide of one's own when all are shuffled; the group is drawn in public."""
+        return mixture((odds / ODDS, group.hiding) for group, odds in zip(self.groups, self.odds, strict=True))
 
     def respond(self, held: Holdings, bits: Bits) -> list[tuple[int, Whole]]:
         """Each row's group and report: (group, reports) for each group, rows in any order."""

@@ -31,6 +31,7 @@ from dodona.mechanisms.cube import MOST_BITS, CubeResponse
 from dodona.mechanisms.direction import mixed
 from dodona.mechanisms.mechanism import Law, LocalMechanism, ReportLaw, audited_epsilons, registered
 from dodona.privacy.budget import Cost
+from dodona.privacy.shuffling import Hiding, mixture
 
 SHARES = 1 << 16  # shares of parts are whole numbers of this
 _MOST_CELLS = 1 << 22
@@ -70,6 +71,11 @@ class CharacterResponse(LocalMechanism):
     def cost(self) -> Cost:
         """Pure epsilon: the part and the subset are public, the bits go through one response."""
         return Cost.pure(self.epsilon)
+
+    @property
+    def hiding(self) -> Hiding:
+        """What others' reports hide of one's own when all are shuffled: on average over the public part."""
+        return mixture((part.share / SHARES, part.response.draw.hiding) for part in self.parts)
 
     # -- reports -----------------------------------------------------------------------------------------------------
 

@@ -31,6 +31,7 @@ from dodona.mechanisms.bits import Bits, below
 from dodona.mechanisms.fixed import exp_bracket, positive
 from dodona.mechanisms.mechanism import Law, LocalMechanism, ReportLaw, audited_epsilons, few_of, registered
 from dodona.privacy.budget import Cost
+from dodona.privacy.shuffling import Hiding, two_level
 
 LARGEST = 1 << 24
 
@@ -102,6 +103,11 @@ class TwoLevel(LocalMechanism):
         """(A - C)/T: how much likelier a favoured outcome is than another."""
         a, c = self.odds
         return Fraction(a - c, self.total)
+
+    @property
+    def hiding(self) -> Hiding:
+        """What others' reports hide of one's own when all are shuffled."""
+        return two_level(self.epsilon, self.favoured, self.size)
 
     def cost(self) -> Cost:
         """Pure epsilon, for the one report."""

@@ -33,7 +33,8 @@ class Bill:
 
     ``seq`` counts the analyst's own charges, and ``hash`` is that of the ledger's entry: an auditor can find the charge
     by them, also after a restore. ``keys``: what keys that nobody listed took of the budget's delta beside it, and
-    ``keys_left`` of that after.
+    ``keys_left`` of that after. ``central``, ``delta``: where an anonymous shuffler forwards the reports, what all that
+    the budget admits is worth together against whoever sees them; 0 where there is none.
     """
 
     amount: float
@@ -46,6 +47,8 @@ class Bill:
     hash: str | None = None
     keys: float = 0.0
     keys_left: float = 0.0
+    central: float = 0.0
+    delta: float = 0.0
 
     @property
     def normal(self) -> bool:
@@ -64,7 +67,8 @@ class Bill:
         if self.unit == "nothing":
             return "free"
         delta = f", delta {self.keys:.4g} for keys ({self.keys_left:.4g} left)" if self.keys else ""
-        return f"{self.unit} {self.amount:.4g} ({self.share:.3%} of the budget; {self.left:.4g} left){delta}"
+        shuffled = f", all of it shuffled epsilon {self.central:.4g} at delta {self.delta:.4g}" if self.delta else ""
+        return f"{self.unit} {self.amount:.4g} ({self.share:.3%} of the budget; {self.left:.4g} left){delta}{shuffled}"
 
 
 @dataclass(frozen=True)

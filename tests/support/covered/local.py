@@ -17,6 +17,7 @@ from dodona.local.scheme import scheme_for
 from dodona.mechanisms.response import RandomizedResponse
 from dodona.oracles.collected import Collected
 from dodona.oracles.local import Local
+from dodona.oracles.shuffled import Shuffled
 from dodona.query.statistic import Features, Partition, Products, Query, Stack, as_expr, as_query, bucket
 from dodona.testing.margins import Asked, Covered, Told, Truth, World
 from dodona.testing.oracles import SeededBits
@@ -30,6 +31,13 @@ WIDE = Features(
     radius=1.0,
 )
 SIGNS = characters(tuple(map(as_expr, "abcde")), masks_up_to(5, 2), [1.0] * 15)
+
+
+def crowd(table: Table, world: World, seed: int) -> Shuffled:
+    """The same population behind a shuffler."""
+    made = Shuffled(table, Fraction(world.epsilon).limit_denominator(1000), "1e-6")
+    made._bits = SeededBits(seed)
+    return made
 
 
 def rows(randomiser: str | None = None) -> Any:
@@ -193,6 +201,17 @@ LOCAL: tuple[Covered, ...] = (
         runs=40,
         fixed=ALONE,
         forced=(np.inf, FOR_ANY),
+    ),
+    Covered(
+        "shuffled cells",
+        ("oracle:Shuffled",),
+        people,
+        crowd,
+        share_asked,
+        (Asked((BY_COLOUR, FLAG)),),
+        quick=World(rows=1500, epsilon=4.0),
+        runs=25,
+        fixed=ALONE,
     ),
     Covered(
         "collected reports",

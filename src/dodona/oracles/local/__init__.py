@@ -13,7 +13,7 @@ import secrets
 from collections.abc import Callable
 from dataclasses import replace
 from fractions import Fraction
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,6 +25,7 @@ from dodona.local.scheme import Scheme, known_randomiser
 from dodona.mechanisms import Bits, SecureBits
 from dodona.oracles.answer import Answer, Bill, Price, Selection, plain
 from dodona.oracles.local.offer import (
+    MOST_BLOCKS,
     ORDER,
     Blocks,
     Offer,
@@ -51,7 +52,6 @@ from dodona.query.schema import Schema
 
 Stored = TypeVar("Stored")
 Floats = NDArray[np.float64]
-_NEIGHBOURS = "replace, each row randomised by itself"
 _ONCE = "noninteractive"
 _ONE_QUESTION = (
     "this oracle was opened with interactive=False: it answers one question, and that was asked. "
@@ -67,6 +67,10 @@ class Local(Oracle):
     ``ledger``: where charges are kept: a file (a relative name is beside the data file), ``postgresql://...#name``, or
     None for a private one in memory. ``create``: make it where there is none; without it a missing one is refused.
     """
+
+    _who: ClassVar[str] = "local"
+    _neighbours: ClassVar[str] = "replace, each row randomised by itself"
+    _most_blocks: ClassVar[int] = MOST_BLOCKS
 
     def __init__(
         self,
@@ -95,17 +99,18 @@ class Local(Oracle):
         self._randomiser = None if randomiser is None else known_randomiser(randomiser)
         self._bits: Bits = SecureBits()
         self._budget = Budget(epsilon=epsilon)
-        mode = _mode(interactive)
+        mode = self._mode(interactive)
+        blocks = block_count(table.engine.rows(), self._most_blocks)
         self._ledger: ChainLedger = open_ledger(
             full_place(ledger, table.folder),
             self._budget,
-            atoms=block_count(table.engine.rows()),
+            atoms=blocks,
             neighbours="replace",
             population=mode + table.population,
             create=create,
             same=lambda text: text.startswith(mode) and table.protects(text.removeprefix(mode)),
         )
-        self._blocks = Blocks(table.engine.rows(), self._ledger.genesis.population.removeprefix(mode))
+        self._blocks = Blocks(table.engine.rows(), self._ledger.genesis.population.removeprefix(mode), blocks)
         self._spent = Spent(self._ledger, self._blocks.count)
         self._order = table.engine.order
         self._keep_order(ledger is not None)
@@ -331,19 +336,25 @@ class Local(Oracle):
         amount = max(float(budget.amount(tier.amount)) for tier in offer.tiers)
         place = (charge.receipt.seq, charge.receipt.hash) if charge else (None, None)
         rest = float(budget.amount(max(after, 0))) / self._blocks.count
-        return Bill(amount, "epsilon", float(Fraction(paid, whole)), rest, _NEIGHBOURS, offer.name, *place)
+        share = float(Fraction(paid, whole))
+        bill = Bill(amount, "epsilon", share, rest, self._neighbours, offer.name, *place)
+        return replace(bill, **self._crowd(offer))
+
+    def _crowd(self, offer: Offer) -> dict[str, Any]:  # noqa: ARG002 - with a shuffler it depends on the offer
+        """What more a bill says where nobody can tell whose a report is."""
+        return {}
+
+    @classmethod
+    def _mode(cls, interactive: bool) -> str:
+        """What stands before the population in the ledger: a row that is also under another oracle's ledger has two
+        budgets; they must not be mistaken for each other.
+
+        The mode is part of it, so it is fixed in the ledger's first hash: a file made for one question stays so.
+        """
+        return f"{cls._who}:" if interactive else f"{cls._who}, one question:"
 
 
 def _scores(ballot: Ballot, offer: Offer, totals: Floats) -> Floats:
     """Scores of estimated totals, in steps of the offer's plan, whose grid is the ballot's."""
     factors = offer.schemes[0].plan.units / ballot.plan.units
     return np.asarray(ballot.tally(totals * factors), dtype=np.float64)
-
-
-def _mode(interactive: bool) -> str:
-    """What stands before the population in the ledger: a row that is also under a curator's ledger has two budgets;
-    they must not be mistaken for each other.
-
-    The mode is part of it, so it is fixed in the ledger's first hash: a file made for one question stays so.
-    """
-    return "local:" if interactive else "local, one question:"

@@ -48,17 +48,17 @@ class Tier:
     rows: int
 
 
-def block_count(rows: int) -> int:
+def block_count(rows: int, most: int = MOST_BLOCKS) -> int:
     """How many blocks so many rows are dealt to."""
-    return max(1, min(rows, MOST_BLOCKS))
+    return max(1, min(rows, most))
 
 
 class Blocks:
     """Deals ``rows`` rows to blocks; ``population`` names them, so that the deal is the same at every opening."""
 
-    def __init__(self, rows: int, population: str) -> None:
+    def __init__(self, rows: int, population: str, count: int | None = None) -> None:
         self.rows = rows
-        self.count = block_count(rows)
+        self.count = block_count(rows) if count is None else count
         digest = hashlib.sha256(b"dodona row blocks 1\n" + population.encode()).digest()
         self._key = np.uint64(int.from_bytes(digest[:8], "little"))
         self.sizes = np.bincount(self.of(0, rows), minlength=self.count)
