@@ -12,8 +12,8 @@ import dodona
 NAMES = {
     "Answer", "Budget", "Category", "Collected", "Cost", "Csv", "Curator", "Dataset", "Date", "Exact", "Features",
     "Flag", "Gate", "Integer", "Local", "Nearest", "Oracle", "Outer", "Partition", "Price", "Public", "Query",
-    "Real", "Rows", "Schema", "Selection", "Stack", "Synopsis", "Table", "Text", "Timestamp", "Unit", "Value",
-    "bucket", "connect", "linear", "load", "open", "parse", "stat",
+    "Real", "Rows", "Schema", "Selection", "Shuffled", "Stack", "Synopsis", "Table", "Text", "Timestamp", "Unit",
+    "Value", "bucket", "connect", "linear", "load", "open", "parse", "stat",
 }  # fmt: skip
 SOURCE = Path(dodona.__file__).parent
 
