@@ -187,7 +187,7 @@ def test_it_travels_and_is_refused_where_it_cannot_be_had() -> None:
     for statement, why in (
         ("SELECT COUNT(DISTINCT x) FROM t", "round it"),
         ("SELECT SUM(DISTINCT age) FROM t", "DISTINCT goes with COUNT"),
-        ("SELECT COUNT(DISTINCT age, sick) FROM t", "one row expression"),
+        ("SELECT COUNT(DISTINCT age, sick) FROM t", "of several takes texts"),
     ):
         with pytest.raises(BadQuery, match=why):
             dd.Exact(held).sql(statement)

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import dodona as dd
+from dodona.errors import BadQuery
 from dodona.oracles.rows import Estimate, Rows
 
 SCHEMA = dd.Schema(
@@ -133,3 +134,58 @@ CASES = [
 def test_finished_numbers_are_those_of_duckdb(text: str, both: Any) -> None:
     exact, connection = both
     compare(exact.sql(text), connection.execute(text).fetchall(), ordered="ORDER BY" in text, text=text)
+
+
+SPELLED = [
+    ("SELECT g, REGR_SLOPE(x, age) AS s, REGR_INTERCEPT(x, age) AS i, REGR_COUNT(x, age) AS n FROM t GROUP BY g", ""),
+    ("SELECT REGR_AVGX(x, age) AS a, REGR_AVGY(x, age) AS b FROM t", ""),
+    ("SELECT LAST_DAY(day) AS d, COUNT(*) AS n FROM t GROUP BY d", ""),
+    ("SELECT MONTHNAME(day) AS m, COUNT(*) AS n FROM t GROUP BY m HAVING n > 0", ""),
+    ("SELECT DAYNAME(day) AS m, COUNT(*) AS n FROM t GROUP BY m HAVING n > 0", ""),
+    ("SELECT STRFTIME(day, '%Y-%m') AS m, COUNT(*) AS n FROM t GROUP BY m", ""),
+    ("SELECT COUNT(*) AS n FROM t WHERE INSTR(g, 'p') > 0", ""),
+    ("SELECT COUNT(*) AS n FROM t WHERE INSTR(g, 'p') = 0", ""),
+    ("SELECT COUNT(*) AS n FROM t WHERE REGEXP_MATCHES(g, '^p')", ""),
+    ("SELECT COUNT(*) AS n FROM t WHERE REGEXP_MATCHES(g, 'q|r') OR ok", "refused"),
+    ("SELECT CONCAT_WS('-', g, CAST(h AS VARCHAR)) AS k, COUNT(*) AS n FROM t GROUP BY k HAVING n > 0", ""),
+    ("SELECT REPLACE(g, 'p', 'long') AS k, COUNT(*) AS n FROM t GROUP BY k", ""),
+    ("SELECT CAST(age AS VARCHAR) AS k, COUNT(*) AS n FROM t GROUP BY k HAVING n > 0", ""),
+    ("SELECT UPPER(g) AS k, COUNT(*) AS n FROM t GROUP BY g", ""),
+    ("SELECT ROUND(x * 1000, -4) AS k, COUNT(*) AS n FROM t GROUP BY k HAVING n > 0", ""),
+    ("SELECT FLOOR(x * 1000 / 7000) * 7000 AS k, COUNT(*) AS n FROM t GROUP BY k HAVING n > 0", ""),
+    ("SELECT g, h, COUNT(*) AS n, LAG(COUNT(*)) OVER (PARTITION BY g ORDER BY h) AS before FROM t GROUP BY g, h", ""),
+    ("SELECT h, SUM(x) AS s, LEAD(SUM(x), 2) OVER (ORDER BY h DESC) AS after FROM t GROUP BY h", ""),
+    ("SELECT h, SUM(x) AS s FROM t GROUP BY h QUALIFY RANK() OVER (ORDER BY SUM(x) DESC) <= 2", ""),
+    ("SELECT g, COUNT(*) / (SELECT COUNT(*) FROM t) AS part FROM t GROUP BY g", ""),
+    ("SELECT g, SUM(age) / (SELECT SUM(age) FROM t WHERE h > 1) AS part FROM t WHERE h > 1 GROUP BY g", ""),
+    ("SELECT COUNT(DISTINCT age), COUNT(*), AVG(x) FROM t", ""),
+    ("SELECT h, COUNT(*) AS n, QUANTILE_DISC(age, 0.25) AS q, AVG(x) AS a FROM t GROUP BY h", ""),
+    ("SELECT QUANTILE_DISC(age, 0.5) FILTER (WHERE ok) AS a, SUM(x) AS s FROM t", ""),
+    ("SELECT 'a' AS k, QUANTILE_DISC(age, 0.5) AS m FROM t WHERE ok UNION ALL SELECT 'b', COUNT(*) FROM t", ""),
+    ("SELECT DATE_TRUNC('month', day) AS m, h, COUNT(*) AS n FROM t GROUP BY m, h", ""),
+]
+
+
+@pytest.mark.parametrize(("text", "how"), SPELLED)
+def test_other_spellings_say_what_they_say_elsewhere(
+    both: tuple[dd.Exact, duckdb.DuckDBPyConnection], text: str, how: str
+) -> None:
+    """And quantiles, people and sums that stand side by side are those of the same rows."""
+    exact, connection = both
+    if how == "refused":
+        with pytest.raises(BadQuery):
+            exact.sql(text)
+        return
+    compare(exact.sql(text), connection.execute(text).fetchall(), ordered=False, text=text)
+
+
+def test_decode_and_width_bucket_are_those_of_postgresql(both: tuple[dd.Exact, duckdb.DuckDBPyConnection]) -> None:
+    exact, _ = both
+    ((one,),) = exact.sql("SELECT SUM(DECODE(g, 'p', 1, 'q', 2, 5)) FROM t")
+    assert one.value == 60 * (1 + 2 + 5 + 5)  # type: ignore[union-attr]
+    found = {record[0]: record[1].value for record in exact.sql(  # type: ignore[union-attr]
+        "SELECT WIDTH_BUCKET(x, -20, 20, 4) AS k, COUNT(*) FROM t GROUP BY k"
+    )}  # fmt: skip
+    xs = [x for x in columns()["x"] if x is not None]
+    wanted = {k: sum(1 for x in xs if (0 if x < -20 else 5 if x >= 20 else (x + 20) // 10 + 1) == k) for k in range(6)}
+    assert {k: n for k, n in found.items() if k != "(other)"} == wanted

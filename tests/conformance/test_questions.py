@@ -11,13 +11,13 @@ import numpy as np
 import pytest
 
 import dodona as dd
-from dodona.errors import BadQuery, BadTable
+from dodona.errors import BadQuery, BadTable, DodonaError
 from dodona.query.plan import compile_query
 from dodona.query.schema import Column
 from dodona.query.select import parse_select
 from dodona.query.statistic import Partition, Value, as_expr, as_query
 from dodona.testing.reference import reference_totals
-from tests.support import places
+from tests.support import places, questions
 
 Make = Callable[..., dd.Table]
 SCHEMA = dd.Schema(
@@ -263,3 +263,34 @@ def test_the_column_that_says_whose_row_it_is_can_be_counted_and_no_more() -> No
     ):
         with pytest.raises(BadQuery):
             dd.Exact(table).sql(text)
+
+
+@pytest.fixture(scope="module")
+def asker() -> questions.Asker:
+    return questions.Asker()
+
+
+@pytest.mark.parametrize(("family", "on", "text"), list(questions.asked()), ids=lambda part: str(part)[:60])
+def test_what_people_ask_is_answered_in_one_call(asker: questions.Asker, family: str, on: str, text: str) -> None:
+    """And whatever reads rows is paid for."""
+    assert family
+    found = asker.ask(on, text)
+    if isinstance(found, dd.Rows):
+        assert len(found) > 0
+        assert found.cost.amount > 0 or text.startswith("release.")  # what was published is free
+
+
+@pytest.mark.parametrize("one", list(questions.refused()), ids=lambda one: one.ask[:60])
+def test_what_is_refused_names_what_to_write_instead(asker: questions.Asker, one: questions.Refused) -> None:
+    with pytest.raises(DodonaError) as refusal:
+        asker.ask(one.on, one.ask)
+    assert one.names in str(refusal.value), refusal.value
+    assert asker.ask(one.on, one.instead) is not None
+
+
+def test_nine_in_ten_of_them_are_answered_and_docs_say_so() -> None:
+    answered, others = len(list(questions.asked())), len(list(questions.refused()))
+    assert answered + others >= 165
+    assert answered >= 0.9 * (answered + others)
+    told = " ".join((Path(__file__).parents[2] / "docs" / "questions.md").read_text().split())
+    assert f"{answered} of {answered + others}" in told

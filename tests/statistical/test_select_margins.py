@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from scipy.stats import binomtest
 
 import dodona as dd
 from dodona.oracles.ratios import _laplace, _laplace_tail, averages, sums_of, variances
@@ -190,3 +191,21 @@ def test_averages_of_made_up_noise_are_covered_wherever_they_lie(noise: str, cou
             assert _at_least(groups - inside, groups, 1 - confidence) > RARE, (mean, confidence, inside)
             if count == 4000 and mean < half and confidence < 0.999:
                 assert _at_least(inside, groups, confidence + 0.002) > RARE
+
+
+@pytest.mark.parametrize("kind", sorted(BUDGETS))
+def test_margins_hold_of_what_different_mechanisms_answer(kind: str) -> None:
+    """Of sums by the law of their own noise, also beside quantiles, whose choices have another."""
+    table = people(7)
+    text = "SELECT g, COUNT(*) AS n, AVG(x) AS a, MEDIAN(x) AS m, SUM(x) / COUNT(*) AS r FROM t GROUP BY g"
+    truth, misses, shown = dd.Exact(table).sql(text), Counter[str](), Counter[str]()
+    for seed in range(80):
+        rows = seeded_curator(table, BUDGETS[kind], seed).sql(text, share="1/5", confidence="0.9")
+        for told, true in zip(rows, truth, strict=True):
+            for name, cell, exact in zip(rows.columns[1:], told[1:], true[1:], strict=True):
+                if isinstance(cell, Estimate) and isinstance(exact, Estimate) and not exact.lost:
+                    misses[name] += abs(cell.value - exact.value) > cell.margin + exact.margin
+                    shown[name] += 1
+    for name, wrong in misses.items():
+        assert binomtest(wrong, shown[name], 0.1, alternative="greater").pvalue > RARE, (name, wrong, shown[name])
+    assert shown.keys() == {"n", "a", "m", "r"}

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping, Sequence
 from copy import copy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 from dodona.engines.engine import Link, Part
@@ -85,6 +85,16 @@ class Joined(NamedTuple):
     scope: Scope
 
 
+def _turned(source: Source) -> Source:
+    """The same inner join, with the second table first."""
+    (join,) = source.joins
+    left, right = join.right, replace(join.left, table=source.alias)
+    if join.shared:
+        left = join.left
+    back = Join(source.table, source.alias, left, right, False, join.shared, join.position)
+    return Source(join.table, join.alias, (back,))
+
+
 class Tables:
     """Tables of one dataset by their names: private ones, about the people of one population, and public ones."""
 
@@ -100,6 +110,9 @@ class Tables:
     def join(self, source: Source) -> Joined:
         """The table that FROM describes; a refusal says what was wrong and what works."""
         first = self._find(source.table)
+        if isinstance(first, Public) and len(source.joins) == 1 and not source.joins[0].outer:
+            source = _turned(source)
+            first = self._find(source.table)
         if isinstance(first, Public):
             raise Unsupported(
                 f"{source.table} is public: there is nothing to protect in it, so read it as it is. To ask of people, "

@@ -8,13 +8,14 @@ import numpy as np
 
 from dodona.local.collector import Collector
 from dodona.oracles.answer import Answer, Bill, Price, Selection, plain
+from dodona.oracles.apart import asked_apart, priced_apart
 from dodona.oracles.local.offer import Offer, Tier
 from dodona.oracles.oracle import Oracle, Request
 from dodona.oracles.quantiles import counted, counted_price
 from dodona.oracles.rows import left_out
 from dodona.oracles.synopsis import Header, Synopsis
 from dodona.query.plan import Segment
-from dodona.query.quantiles import Quantiles
+from dodona.query.quantiles import Apart, Quantiles
 from dodona.query.schema import Schema
 from dodona.query.statistic import Query
 from dodona.synopses.weighted import Asked, places_in
@@ -59,6 +60,8 @@ class Collected(Oracle):
 
     def answer(self, request: Request) -> Answer:
         """From the reports."""
+        if isinstance(request.query, Apart):
+            return asked_apart(request, request.query, self.answer)
         if isinstance(request.query, Quantiles):
             return counted(self, request, request.query)
         places, segments = self._places(request.query)
@@ -74,6 +77,8 @@ class Collected(Oracle):
 
     def estimate(self, request: Request) -> Price:
         """Free."""
+        if isinstance(request.query, Apart):
+            return priced_apart(request, request.query, self.estimate)
         if isinstance(request.query, Quantiles):
             return counted_price(self, request, request.query)
         answer = self.answer(request)

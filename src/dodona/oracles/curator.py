@@ -21,10 +21,11 @@ from dodona.engines.table import Table, require_table
 from dodona.errors import AnswerLost, BadQuery, LedgerError, Unsupported
 from dodona.mechanisms import Bits, SecureBits
 from dodona.oracles.answer import Answer, Bill, Finding, Price, Selection, plain
+from dodona.oracles.apart import Work, requests_apart, together
 from dodona.oracles.effort import Effort, Stated
 from dodona.oracles.finishing import expected
 from dodona.oracles.groups import Atoms
-from dodona.oracles.noise import Noise, Plans, ballot_for, chooser_for, explained, in_words, noise_for
+from dodona.oracles.noise import Noise, Plans, ballot_for, chooser_for, explained, finished_lines, in_words, noise_for
 from dodona.oracles.oracle import Oracle, Question, Request, shortened
 from dodona.oracles.procedures import prepared
 from dodona.oracles.quantiles import Offer, better_counted, counted, counted_price, offer_for
@@ -38,7 +39,7 @@ from dodona.privacy.ledger.whole import Pocket, noted
 from dodona.query.candidates import Procedure
 from dodona.query.persons import OfPeople
 from dodona.query.plan import Plan
-from dodona.query.quantiles import Quantiles
+from dodona.query.quantiles import Apart, Quantiles
 from dodona.query.schema import Schema
 from dodona.query.select import Scope, Source, is_select
 from dodona.query.sensitivity import Norms
@@ -195,11 +196,32 @@ class Curator(Oracle):
 
     def answer(self, request: Request) -> Answer:
         """Price, charge, then sum and add noise; or from a published synopsis that is good enough."""
-        if isinstance(request.query, Quantiles):
-            return self._ranked(request, request.query)
+        if isinstance(request.query, Quantiles) and self._choice(request, request.query) is None:
+            return counted(self, request, request.query)
         found = published_answer(self._published, request, self.rows)
         if found is not None:
             return self._given(request, found[1])
+        work = self._work(request)
+        self._table.engine.check()
+        return self._charged(request, work, Answer.from_json)
+
+    def _work(self, request: Request) -> Work:
+        """A question about rows, priced."""
+        if isinstance(request.query, Apart):
+            return together([self._work(one) for one in requests_apart(request, request.query)], request)
+        if isinstance(request.query, Procedure):
+            bought = prepared(request.query, self._table).buy(request.effort, self._budget)
+            return Work(
+                None,  # to everyone: a procedure sees each row, also one of whose conditions none is true
+                bought.cost,
+                bought.name,
+                lambda bill: Finding(bought.run(self._table.engine, self._bits), str(request.query), self.rows, bill),
+                lambda bill: bought.price(request, self.rows, bill, self._due(request, bought.cost)),
+            )
+        if isinstance(request.query, Quantiles):
+            choice = self._offer(request, request.query)  # beside other questions never counts of cells
+            table, scope = self._table.bounded(request.bounds), self._scope(choice.plan)
+            return choice.work(request, table.engine, self._bits, self.rows, scope)
         table = self._table.bounded(request.bounds)
         plan, noise = self._priced(request)
         confidence = request.effort.confidence
@@ -213,8 +235,12 @@ class Curator(Oracle):
             known = str(request.query), total, spread, margin, confidence, self.rows, plan.segments, bill
             return Answer(*known, True, told, grain)
 
-        self._table.engine.check()
-        return self._charged(request, self._scope(plan), noise.cost, noise.name, compute, Answer.from_json)
+        def price(bill: Bill) -> Price:
+            words = in_words(plan, self._norms(request, plan), table.neighbours, table.unit)
+            known = str(request.query), bill, spread, margin, confidence, self.rows, words
+            return expected(request.select, Price(*known, affordable=False, grain=grain))
+
+        return Work(self._scope(plan), noise.cost, noise.name, compute, price)
 
     def estimate(self, request: Request) -> Price:
         """The price; the data stay untouched."""
@@ -225,30 +251,17 @@ class Curator(Oracle):
     def quote(self, request: Request) -> Price:
         """The price but for what is left; reads neither rows nor ledger."""
         table = self._table.bounded(request.bounds)
-        if isinstance(request.query, Quantiles):
-            choice = self._choice(request, request.query)
-            if choice is None:
-                return expected(request.select, counted_price(self, request, request.query, self.quote))
-            units, scope = self._due(request, choice.cost), self._scope(choice.plan)
-            price = choice.price(request, self.rows, self._bill(table, units, 0, choice.name))
-            return expected(request.select, replace(price, affordable=False, units=units, scope=scope))
-        if isinstance(request.query, Procedure):
-            bought = prepared(request.query, self._table).buy(request.effort, self._budget)
-            units = self._due(request, bought.cost)
-            price = bought.price(request, self.rows, self._bill(table, units, 0, bought.name), units)
-            return replace(price, keys=self._budget.key_units(bought.cost))
+        if isinstance(request.query, Quantiles) and self._choice(request, request.query) is None:
+            return expected(request.select, counted_price(self, request, request.query, self.quote))
         found = published_answer(self._published, request, self.rows)
         if found is not None:
             free = self._bill(table, 0, 0, found[1].cost.mechanism)
             return expected(request.select, replace(found[0].estimate(request), cost=free))
-        plan, noise = self._priced(request)
-        units, confidence = self._due(request, noise.cost), request.effort.confidence
-        spread, margin, grain = noise.error(plan, confidence, self.rows)
-        sensitivity = in_words(plan, self._norms(request, plan), table.neighbours, table.unit)
-        bill = self._bill(table, units, 0, noise.name)
-        known = str(request.query), bill, spread, margin, confidence, self.rows, sensitivity
-        price = Price(*known, affordable=False, grain=grain, units=units, scope=self._scope(plan))
-        return expected(request.select, price)
+        work = self._work(request)
+        units = self._due(request, work.cost)
+        assert work.promise is not None
+        price, keys = work.promise(self._bill(table, units, 0, work.name)), self._budget.key_units(work.cost)
+        return replace(price, affordable=False, units=units, scope=work.scope, keys=keys)
 
     def explain(self, question: Question, **stated: Unpack[Stated]) -> str:
         """How the question is read, what a row can change, noise, price, statements; reads no row, costs nothing."""
@@ -262,10 +275,14 @@ class Curator(Oracle):
 
     def _explained(self, request: Request) -> str:
         offer = self.estimate(request)
-        if isinstance(request.query, Quantiles):
-            return f"read as     {request.query}\n{offer}"
-        plan, engine = self._priced(request)[0], self._table.bounded(request.bounds).engine
-        return explained(request.query, plan, offer, engine.explain(plan.program))
+        if isinstance(request.query, Apart):
+            lines = [*map(self._explained, requests_apart(request, request.query)), f"together    {offer}"]
+        elif isinstance(request.query, Quantiles):
+            lines = [f"read as     {request.query}", str(offer)]
+        else:
+            plan, engine = self._priced(request)[0], self._table.bounded(request.bounds).engine
+            lines = [explained(request.query, plan, offer, engine.explain(plan.program))]
+        return "\n".join([*lines, *finished_lines(request.select)])
 
     def choose(self, request: Request, mechanism: str) -> Selection:
         """Price, charge, then score and choose."""
@@ -283,42 +300,28 @@ class Curator(Oracle):
             return Selection(index, what, margin, effort.confidence, self.rows, bill, True, told)
 
         self._table.engine.check()
-        return self._charged(request, self._scope(plan), chooser.cost(), chooser.name, compute, Selection.from_json)
+        work = Work(self._scope(plan), chooser.cost(), chooser.name, compute)
+        return self._charged(request, work, Selection.from_json)
 
     def perform(self, request: Request) -> Finding:
         """Price, charge, then run the procedure on the rows."""
         if request.bounds is not None:
             raise Unsupported("a procedure sees rows by its own bounds, or the table's own max_rows: state no other.")
-        bought = prepared(request.query, self._table).buy(request.effort, self._budget)
-
-        def compute(bill: Bill) -> Finding:
-            value = bought.run(self._table.engine, self._bits)
-            return Finding(value, str(request.query), self.rows, bill)
-
+        work = self._work(request)
         self._table.engine.check()
-        # To everyone: a procedure sees each row, also one of whose conditions none is true.
-        return self._charged(request, None, bought.cost, bought.name, compute, Finding.from_json)
+        return self._charged(request, work, Finding.from_json)
 
     def _choice(self, request: Request, query: Quantiles) -> Offer | None:
         """The private choice of quantiles; None where counts of all cells promise fewer ranks."""
+        offer = self._offer(request, query)
+        return None if better_counted(self, request, query, offer, self.quote) else offer
+
+    def _offer(self, request: Request, query: Quantiles) -> Offer:
         table = self._table.bounded(request.bounds)
         offer = offer_for(query, table, request.effort, self._budget)
         require_told(table.engine, offer.plan)
         offer.require_room(request.most)
-        return None if better_counted(self, request, query, offer, self.quote) else offer
-
-    def _ranked(self, request: Request, query: Quantiles) -> Answer:
-        """Price, charge, then count and choose."""
-        choice = self._choice(request, query)
-        if choice is None:
-            return counted(self, request, query)
-
-        def compute(bill: Bill) -> Answer:
-            totals = self._table.bounded(request.bounds).engine.totals(choice.plan.program)
-            return choice.answer(request, totals, self._bits, self.rows, bill)
-
-        self._table.engine.check()
-        return self._charged(request, self._scope(choice.plan), choice.cost, choice.name, compute, Answer.from_json)
+        return offer
 
     def _given(self, request: Request, answer: Answer) -> Answer:
         """An entry of amount 0 in the ledger, which says what asking the rows would have cost."""
@@ -326,7 +329,7 @@ class Curator(Oracle):
         saved = self._budget.amount(self._due(request, noise.cost))
         mechanism = f"{answer.cost.mechanism}; saved {self._budget.unit} {float(saved):.4g}"
         given = lambda bill: replace(answer, cost=bill, rows=self.rows)  # noqa: E731
-        return self._charged(request, self._scope(plan), FREE, mechanism, given, Answer.from_json)
+        return self._charged(request, Work(self._scope(plan), FREE, mechanism, given), Answer.from_json)
 
     # -- the order that keeps the promise: price, charge, compute, store ---------------------------------------------
 
@@ -350,33 +353,25 @@ class Curator(Oracle):
         norms = row if unit is None else unit.norms(request.query, row, plan.program)
         return beyond_norms(norms, request.query, unit, plan.program, level=level)
 
-    def _charged(
-        self,
-        request: Request,
-        scope: tuple[int, ...] | None,
-        cost: Cost,
-        mechanism: str,
-        compute: Callable[[Bill], Any],
-        restore: Callable[[str], Stored],
-    ) -> Stored:
-        units, table = self._due(request, cost), self._table.bounded(request.bounds)
+    def _charged(self, request: Request, work: Work, restore: Callable[[str], Stored]) -> Stored:
+        units, table = self._due(request, work.cost), self._table.bounded(request.bounds)
         charge = self._ledger.charge(
             amount=units,
             analyst=self._analyst,
             request_id=request.key or secrets.token_hex(16),
             what=shortened(request.text or str(request.query)),
-            detail=f"{request.fingerprint(mechanism)}{table.terms}; table={table.mark}{noted(cost)}",
-            scope=scope,
+            detail=f"{request.fingerprint(work.name)}{table.terms}; table={table.mark}{noted(work.cost)}",
+            scope=work.scope,
             schema=self.schema.digest,  # what the columns mean: a stored answer is none to another meaning
-            keys=self._budget.key_units(cost),
+            keys=self._budget.key_units(work.cost),
         )
         if charge.lost:
             raise AnswerLost
         if charge.answer is not None:
             return restore(charge.answer)
         try:
-            bill = self._bill(table, units, charge.receipt.left, mechanism, charge)
-            result = self._during(lambda: compute(bill))
+            bill = self._bill(table, units, charge.receipt.left, work.name, charge)
+            result = self._during(lambda: work.compute(bill))
             self._ledger.store_answer(charge.entry.seq, result.to_json())
         except LedgerError:
             raise

@@ -8,6 +8,7 @@ import numpy as np
 
 from dodona.engines.table import Table, require_table
 from dodona.oracles.answer import Answer, Bill, Finding, Price, Selection, plain
+from dodona.oracles.apart import asked_apart, priced_apart
 from dodona.oracles.noise import ballot_for
 from dodona.oracles.oracle import Oracle, Request
 from dodona.oracles.procedures import prepared
@@ -16,7 +17,7 @@ from dodona.oracles.rows import NO_NOISE, beyond, left_out, require_told, totals
 from dodona.oracles.view import persons_of
 from dodona.query.persons import OfPeople
 from dodona.query.plan import Plan, compile_query
-from dodona.query.quantiles import Quantiles
+from dodona.query.quantiles import Apart, Quantiles
 from dodona.query.schema import Schema
 from dodona.query.select import Scope, Source
 
@@ -68,6 +69,8 @@ class Exact(Oracle):
 
     def answer(self, request: Request) -> Answer:
         """The exact sums of the values on their grid."""
+        if isinstance(request.query, Apart):
+            return asked_apart(request, request.query, self.answer)
         table, rows = self._of(request)
         if isinstance(request.query, Quantiles):
             offer = offer_for(request.query, table, request.effort, None)
@@ -83,6 +86,8 @@ class Exact(Oracle):
 
     def estimate(self, request: Request) -> Price:
         """Free, and exact but for the grid."""
+        if isinstance(request.query, Apart):
+            return priced_apart(request, request.query, self.estimate)
         table, rows = self._of(request)
         if isinstance(request.query, Quantiles):
             offer = offer_for(request.query, table, request.effort, None)

@@ -20,7 +20,7 @@ from dodona.oracles.synopsis import Synopsis
 from dodona.oracles.view import Front, View
 from dodona.query.candidates import Scores, packed, require_like, require_public_numbers
 from dodona.query.expr import Column, Expr, Literal
-from dodona.query.quantiles import Quantiles
+from dodona.query.quantiles import Apart, Quantiles
 from dodona.query.schema import Flag, Schema
 from dodona.query.select import Scope
 from dodona.query.statistic import Gate, Query
@@ -39,10 +39,14 @@ class Where(Front):
 
     def _asked(self, request: Request) -> Request:
         query = request.query
+        return replace(request, query=self._gated(query))
+
+    def _gated(self, query: Query) -> Query:
+        if isinstance(query, Apart):
+            return query.each(self._gated)
         if isinstance(query, Quantiles):
-            return replace(request, query=query.gated(self._condition))
-        gated = GatedScores(query, self._condition) if isinstance(query, Scores) else Gate(self._condition, query)
-        return replace(request, query=gated)
+            return query.gated(self._condition)
+        return GatedScores(query, self._condition) if isinstance(query, Scores) else Gate(self._condition, query)
 
 
 def gated(oracle: Oracle, scope: Scope, rows: int | None = None) -> Oracle:
@@ -137,7 +141,7 @@ class Mixed(Front):
 
     def answer(self, request: Request) -> Answer:
         """The data's noisy totals plus the model's."""
-        if isinstance(request.query, Quantiles):
+        if isinstance(request.query, Quantiles | Apart):
             raise Unsupported("a mixture of data and model adds totals, and quantiles do not add: ask one of the two.")
         asked, free = self._behind.answer(request), self._model.answer(request)
         return replace(asked, total=asked.total + free.total, rows=self.rows)

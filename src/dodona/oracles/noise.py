@@ -33,6 +33,7 @@ from dodona.privacy.budget import FREE, Budget, Cost
 from dodona.query.candidates import Scores
 from dodona.query.plan import Plan, compile_query
 from dodona.query.schema import Schema
+from dodona.query.select import Select
 from dodona.query.sensitivity import Norms
 from dodona.query.statistic import Query
 from dodona.query.unit import Unit
@@ -186,6 +187,12 @@ def explained(query: Query, plan: Plan, offer: Price, run: str) -> str:
         f"rows        {run}",
     )
     return "\n".join(lines)
+
+
+def finished_lines(select: Select | None) -> list[str]:
+    """What is made of the noisy numbers, at no cost."""
+    steps = [] if select is None else select.finished
+    return [f"{'' if place else 'finished':<12}{step}" for place, step in enumerate(steps)]
 
 
 MOST_ROWS = 2**31  # assumed where the number of rows is private

@@ -14,12 +14,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dodona.engines.engine import Engine
 from dodona.engines.table import Table
 from dodona.errors import BadEffort, BadQuery, Unsupported
 from dodona.mechanisms import Bits
 from dodona.mechanisms.selection import Chooser, Exponential, PermuteAndFlip
 from dodona.oracles.answer import Answer, Bill, Numbers, Price, plain
+from dodona.oracles.apart import Work
 from dodona.oracles.effort import Effort
+from dodona.oracles.finishing import expected
 from dodona.oracles.oracle import Oracle, Request
 from dodona.oracles.ranking import FINEST, Means, Ranking, ranking_for
 from dodona.oracles.rows import left_out
@@ -83,6 +86,18 @@ class Offer:
         values, low, high = np.moveaxis(np.concatenate(columns, axis=2), 1, 0)
         margin = np.maximum(values - low, high - values)
         return values.reshape(self.segment.shape), margin.reshape(self.segment.shape)
+
+    def work(
+        self, request: Request, engine: Engine, bits: Bits, rows: int | None, scope: tuple[int, ...] | None
+    ) -> Work:
+        """What a curator charges for and does."""
+        return Work(
+            scope,
+            self.cost,
+            self.name,
+            lambda bill: self.answer(request, engine.totals(self.plan.program), bits, rows, bill),
+            lambda bill: expected(request.select, self.price(request, rows, bill)),
+        )
 
     def require_room(self, most: int | None) -> None:
         """Refuses an answer of more numbers than a server sends."""

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from dodona.concepts.concept import ConceptClass
 from dodona.errors import BadEffort, BadQuery, Refused, Unsupported
 from dodona.oracles.answer import Answer, Bill, Price, Selection, plain
+from dodona.oracles.apart import asked_apart, priced_apart
 from dodona.oracles.oracle import Oracle, Request
 from dodona.oracles.quantiles import counted, counted_price
 from dodona.oracles.rows import left_out
@@ -24,7 +25,7 @@ from dodona.oracles.tabular import Sample
 from dodona.query.candidates import Scores
 from dodona.query.expr import Expr, Literal
 from dodona.query.plan import Plan, compile_query
-from dodona.query.quantiles import Quantiles
+from dodona.query.quantiles import Apart, Quantiles
 from dodona.query.schema import Integer, Schema
 from dodona.query.statistic import Query, Stack, Value
 
@@ -224,6 +225,8 @@ class Synopsis(Oracle):
 
     def answer(self, request: Request) -> Answer:
         """From what is published."""
+        if isinstance(request.query, Apart):
+            return asked_apart(request, request.query, self.answer)
         if isinstance(request.query, Quantiles):
             return counted(self, request, request.query)
         plan = self._plan(request.query)
@@ -237,6 +240,8 @@ class Synopsis(Oracle):
 
     def estimate(self, request: Request) -> Price:
         """Free; the margin is the published one."""
+        if isinstance(request.query, Apart):
+            return priced_apart(request, request.query, self.estimate)
         if isinstance(request.query, Quantiles):
             return counted_price(self, request, request.query)
         answer = self.answer(request)

@@ -21,7 +21,7 @@ from dodona.oracles.oracle import Given, Oracle, Request
 from dodona.query.candidates import Procedure, Scores
 from dodona.query.expr import Call, Column, Expr, Literal
 from dodona.query.persons import OfPeople, read_persons
-from dodona.query.quantiles import Quantiles
+from dodona.query.quantiles import Apart, Quantiles
 from dodona.query.schema import Integer, Real, Schema
 from dodona.query.select.source import source_of
 from dodona.query.statistic import (
@@ -328,6 +328,7 @@ _KINDS: dict[type, Callable[[Any, Callable[[Expr], Expr]], Query]] = {
     PrefixRoots: lambda q, change: PrefixRoots(change(q.by)),
     RangeRoots: lambda q, change: RangeRoots(change(q.by)),
     Quantiles: lambda q, change: q.rewritten(change),
+    Apart: lambda q, change: q.each(lambda part: rewritten(part, change)),
     Losses: _losses,
     Distinct: lambda q, change: Distinct(change(q.of), None if q.where is None else change(q.where)),
     Products: lambda q, change: Products(tuple(map(change, q.conditions)), change(q.weight), q.order),

@@ -30,9 +30,10 @@ from dodona.oracles.view import Seen, View
 from dodona.query.candidates import Procedure, Scores, procedure_from_json, unpacked, unpacked_bits
 from dodona.query.expr import Column, expr_from_json
 from dodona.query.plan import compile_query
-from dodona.query.quantiles import quantiles_from_json
+from dodona.query.quantiles import Apart, quantiles_from_json
 from dodona.query.schema import Integer, Real, Schema
 from dodona.query.statistic import Query, query_from_json
+from dodona.query.unit import Bounds
 
 DEEPEST = 8
 MOST_DATABASES = 2_000_000
@@ -43,9 +44,20 @@ _FAULTS = (TypeError, ValueError, KeyError, IndexError, AttributeError, Arithmet
 
 
 def query_of(data: Any) -> Query:
-    """A statistical query, or quantiles."""
+    """A statistical query, quantiles, or several questions apart."""
+    match data:
+        case {"apart": {"parts": list(parts), "bounds": list(bounds), **extra}, **rest} if not (extra or rest):
+            return _guarded(lambda: Apart(tuple(map(_one, parts)), tuple(map(_bounds, bounds))))
+    return _one(data)
+
+
+def _one(data: Any) -> Query:
     ranked = isinstance(data, dict) and "quantiles" in data
     return _guarded(lambda: quantiles_from_json(data) if ranked else query_from_json(data))
+
+
+def _bounds(data: Any) -> Bounds | None:
+    return None if data is None else Bounds.read(data)
 
 
 def procedure_of(data: Any) -> Procedure:

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from dodona.errors import BadQuery
-from dodona.query import letters
+from dodona.query import calendar, dates, letters
 from dodona.query.columns import LARGEST_INTEGER
 from dodona.query.program import Builder
 from dodona.query.types import (
@@ -24,6 +24,7 @@ from dodona.query.types import (
     boolean,
     corners,
     guarded,
+    label,
     number,
     numeric,
     times,
@@ -135,6 +136,7 @@ def _power(x: float, power: int) -> float:
 
 
 MOST_DIGITS = 15
+MOST_WRITTEN = 4_096  # whole numbers and days that may be written as texts
 
 
 def register(rules: Rules) -> None:
@@ -257,9 +259,19 @@ def _as_flag(build: Builder, op: str, args: Sequence[Value]) -> Value:
 
 
 def _as_text(build: Builder, op: str, args: Sequence[Value]) -> Value:
-    """A text is one already; others have no one way to be written."""
+    """A text is one already; few whole numbers and days are listed texts, dates in ISO's form. All else has no one way
+    to be written.
+    """
     (value,) = args
     kind: Type = value.type
     if kind.kind == "text" or (kind.kind == "label" and all(isinstance(own, str) for own in kind.labels)):
         return value
-    raise BadQuery(f"{kind} has no one way to be written as a text: compare it as it is, or write CASE.")
+    few = kind.kind == "number" and kind.integral and kind.bounded and kind.high - kind.low < MOST_WRITTEN
+    if not few or kind.step not in (0, calendar.DAY):
+        raise BadQuery(
+            f"{kind} has no one way to be written as a text; at most {MOST_WRITTEN:,} whole numbers or days have: "
+            "compare it as it is, or write CASE."
+        )
+    written = tuple(map(str, dates.labels(int(kind.low), int(kind.high), kind.step)))
+    place = build.emit("sub", value.step, build.const(float(int(kind.low))))
+    return Value(place, label(written, kind.nullable))

@@ -191,3 +191,30 @@ def _literal(value: Any) -> float | bool | str | None:
     if isinstance(value, int | float) and abs(value) <= 1e300:
         return float(value)
     raise BadQuery("a literal must be a finite number of ordinary size, true, false, null or text.")
+
+
+_CUT = ("floor", "ceil", "round", "trunc")
+
+
+def coarse_key(expr: Expr) -> tuple[Expr, int] | None:
+    """ROUND(x, -3) and FLOOR(x / 1000) * 1000: the whole number that is cut to, and what it is multiplied by."""
+    if not isinstance(expr, Call) or len(expr.args) != 2:
+        return None
+    inner, last = expr.args
+    sign = 1
+    if isinstance(last, Call) and last.op == "neg":
+        sign, last = -1, last.args[0]
+    if not isinstance(last, Literal) or not isinstance(last.value, float) or not last.value.is_integer():
+        return None
+    number = sign * int(last.value)
+    if (
+        expr.op == "mul"
+        and 0 < number <= 10**9
+        and isinstance(inner, Call)
+        and inner.op in _CUT
+        and len(inner.args) == 1
+    ):
+        return inner, number
+    if expr.op in ("round", "trunc") and -9 <= number < 0:
+        return Call(expr.op, (Call("div", (inner, Literal(10.0**-number))),)), 10**-number
+    return None

@@ -34,6 +34,7 @@ def register(rules: Rules) -> None:
     rules.add("substr", least=2, most=3)(_part)
     rules.add("left", "right", least=2)(_end)
     rules.add("concat", least=1, most=64)(_joined)
+    rules.add("replace", least=3)(_replaced)
     rules.add("like", least=2, most=3)(_like)
     rules.add("starts_with", "ends_with", "contains", least=2)(_holds)
 
@@ -69,6 +70,23 @@ def _end(build: Builder, op: str, args: Sequence[Value]) -> Value:
 
 def _joined(build: Builder, op: str, args: Sequence[Value]) -> Value:
     return _changed(build, op, args, lambda *parts: ("joined", *parts))
+
+
+def _replaced(build: Builder, op: str, args: Sequence[Value]) -> Value:
+    """Of listed texts alone: of open ones, how long the result is would depend on what rows hold."""
+    old, new = (_literal(build, arg, f"what {op.upper()} looks for and puts there") for arg in args[1:])
+    value = args[0]
+    if value.type.kind == "text":
+        raise BadQuery("REPLACE takes listed texts: of open ones write LIKE or SUBSTR, or state a view or aliases.")
+    made = [text.replace(old, new) if old else text for text in _texts(value, op)]
+    labels: tuple[Label, ...] = tuple(dict.fromkeys(made))
+    where = {text: float(place) for place, text in enumerate(labels)}
+    if _constant(build, value) is not None:
+        return Value(build.const(0.0), label(labels, False))
+    return Value(
+        by_place(build, value.step, [where[text] for text in made], value.type.nullable),
+        label(labels, value.type.nullable),
+    )
 
 
 def _like(build: Builder, op: str, args: Sequence[Value]) -> Value:

@@ -20,8 +20,8 @@ from dodona.errors import BadQuery
 from dodona.query import calendar
 from dodona.query.columns import LARGEST_INTEGER
 from dodona.query.compiler import constant_in
+from dodona.query.expr import Call, Expr, Literal
 from dodona.query.expr import Column as Name
-from dodona.query.expr import Expr
 from dodona.query.plan import SUM_BITS, Planner
 from dodona.query.program import Program
 from dodona.query.schema import Category, Column, Date, Flag, Integer, Real, Schema, same_name
@@ -32,6 +32,7 @@ from dodona.query.types import Type, numeric
 LARGEST_SUMMED = 2**29  # of a whole number: 2^33 of them fit 64 bits
 _KINDS = {
     "Count": "count",
+    "CountIf": "count",
     "Sum": "sum",
     "Avg": "avg",
     "Min": "min",
@@ -259,7 +260,10 @@ class _Reader:
         if type(node.this).__name__ == "Distinct" or node.args.get("expressions"):
             raise refuse(node, "COUNT takes * or one row expression here")
         known = None
-        if type(node.this).__name__ != "Star":
+        if type(node).__name__ == "CountIf":
+            met = Call("coalesce", (translate(node.this), Literal(False)))
+            known = self.planner.compiler.condition(met).step
+        elif type(node.this).__name__ != "Star":
             expr = translate(node.this)
             known = None if self._is_whose(expr) else self._known(self.planner.compiler.value(expr))
         ends = self._ends(node, low, high, (0.0, 1.0), any_range)

@@ -28,7 +28,11 @@ _DIFFERENCE = ("datediff", "date_diff")
 _SHIFT = ("date_add", "date_sub")
 _NOW = ("now", "today", "getdate")
 DATE_FUNCTIONS = frozenset(
-    name.upper() for name in (*PARTS, *_TRUNCATE, *_DIFFERENCE, *_SHIFT, "date_part", "datepart", "date", "timestamp")
+    name.upper()
+    for name in (
+        *(*PARTS, *_TRUNCATE, *_DIFFERENCE, *_SHIFT, "date_part", "datepart", "date", "timestamp"),
+        *("timestampdiff", "timestamp_diff", "datetime_diff", "datetime_trunc"),
+    )
 )
 _DATES = {"DATE": "date", "TIMESTAMP": "timestamp", "TIMESTAMPNTZ": "timestamp"}
 
@@ -160,12 +164,10 @@ _REFUSED = {
     "RegexpExtract": f"regular expressions cost what rows hold: {_PATTERNS}",
     "RegexpReplace": f"regular expressions cost what rows hold: {_PATTERNS}",
     "StrPosition": "where a text stands is not asked: write CONTAINS(x, 'text') or x LIKE '%text%'",
-    "Replace": "REPLACE makes texts of any length: state aliases for the column in the schema, or write CASE",
     "Reverse": "REVERSE is not part of the language: RIGHT(x, n) and x LIKE '%text' look at the end of a text",
     "SplitPart": "texts are not split: write LIKE 'part-%', or SUBSTR where parts have fixed places",
     "Initcap": 'INITCAP is not part of the language: UPPER, LOWER, and fold = "case" in the schema make texts alike',
     "Pad": "LPAD and RPAD are not part of the language: compare LENGTH and SUBSTR instead",
-    "ConcatWs": "CONCAT_WS passes over NULL: write CONCAT(a, '-', b), with COALESCE where one may be missing",
     "Cbrt": "CBRT is written POWER(x, 1.0 / 3), for x above 0",
 }
 _NAMED = {
@@ -192,7 +194,7 @@ class Phrases:
         """What is read here, by the parser's names."""
         own: dict[str, Callable[[Tree, int], Expr]]
         own = {"Like": self._like, "ILike": self._like, "Escape": self._escape, "Trim": self._trim}
-        own |= {"Substring": self._substring, "DPipe": self._joined, "Concat": self._joined}
+        own |= {"Replace": self._replaced, "Substring": self._substring, "DPipe": self._joined, "Concat": self._joined}
         own |= {"Round": self._digits, "Trunc": self._digits, "Nvl2": self._other, "Pi": self._pi}
         own |= dict.fromkeys(("Degrees", "Radians"), self._angle)
         return own | dict.fromkeys(_ONE, self._one) | dict.fromkeys(_TWO, self._two) | dict.fromkeys(_REFUSED, self._no)
@@ -296,6 +298,10 @@ class Phrases:
     def _trim(self, tree: Tree, depth: int) -> Expr:
         x, signs, side = self._given(tree, "this", "expression", "position")
         return self._call(tree, _SIDES[str(side or "").upper()], *([x, signs] if signs else [x]), depth=depth)
+
+    def _replaced(self, tree: Tree, depth: int) -> Expr:
+        x, old, new = self._given(tree, "this", "expression", "replacement")
+        return self._call(tree, "replace", x, old, new or Literal(""), depth=depth)
 
     def _substring(self, tree: Tree, depth: int) -> Expr:
         x, start, length = self._given(tree, "this", "start", "length")

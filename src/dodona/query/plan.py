@@ -27,7 +27,7 @@ from dodona.errors import BadQuery
 from dodona.query import dates
 from dodona.query.columns import LARGEST_INTEGER
 from dodona.query.compiler import Compiler, exponent, taken_off
-from dodona.query.expr import Expr, columns_of, conjuncts_of
+from dodona.query.expr import Expr, coarse_key, columns_of, conjuncts_of
 from dodona.query.program import FATES, Block, Builder, Program, fate_of
 from dodona.query.schema import Label, Schema
 from dodona.query.sensitivity import Reach
@@ -298,8 +298,16 @@ def keys_of(p: Planner, by: Expr) -> tuple[int, tuple[Label, ...], bool]:
             "state its values in the schema as a category, or find those of enough people: release.keys, with_keys."
         )
     elif kind.kind == "number":
+        coarse = coarse_key(by)
+        if coarse is not None and not (kind.bounded and kind.high - kind.low < 65_536):
+            inner, every = coarse
+            step, found, nullable = keys_of(p, inner)
+            return step, tuple(int(label) * every for label in found), nullable
         if not (kind.integral and kind.bounded and kind.high - kind.low < 65_536):
-            raise BadQuery(f"a partition needs listed values, a condition, buckets or whole numbers. Got {kind}.")
+            raise BadQuery(
+                f"a partition needs listed values, a condition, buckets or at most 65,536 whole numbers. Got {kind}: "
+                f"cut it, as FLOOR({by} / 1000) or BUCKET({by}, 0, 10, 20) do."
+            )
         labels = dates.labels(int(kind.low), int(kind.high), kind.step)
         step = p.build.emit("sub", step, p.build.const(kind.low))
     return step, labels, kind.nullable

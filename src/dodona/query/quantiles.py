@@ -27,10 +27,12 @@ from dodona.query.schema import Schema
 from dodona.query.statistic import Gate, Partition, Query, Stack, Value
 from dodona.query.text import refuse, translate
 from dodona.query.types import numeric
+from dodona.query.unit import Bounds
 
 FINEST = Fraction(1, 1000)
 MOST_FRACTIONS = 99
 MOST_BITS = 16
+MOST_APART = 16
 MOST_CELLS = 2**20
 """Of all groups together: what one histogram may have."""
 ONE = Value(Literal(1.0))
@@ -224,6 +226,31 @@ def quantiles(
     """The question, with fractions in any order, as numbers or texts."""
     parts = tuple((expr, tuple(sorted({fraction_of(f) for f in fractions}))) for expr, fractions in of)
     return Quantiles(parts, tuple(by), where, bits, bracket, other)
+
+
+@dataclass(frozen=True)
+class Apart(Query):
+    """Questions of one statement that different mechanisms answer, each with an equal part of the effort, under one
+    charge. ``bounds``: what each states of its own, as long as ``parts``.
+    """
+
+    parts: tuple[Query, ...]
+    bounds: tuple[Bounds | None, ...]
+
+    def __post_init__(self) -> None:
+        if not 1 <= len(self.parts) == len(self.bounds) <= MOST_APART or any(isinstance(p, Apart) for p in self.parts):
+            raise BadQuery(f"a statement asks 1 to {MOST_APART} questions apart. Got {len(self.parts)}.")
+
+    def each(self, change: Callable[[Query], Query]) -> Apart:
+        """The same with every part changed."""
+        return replace(self, parts=tuple(map(change, self.parts)))
+
+    def to_json(self) -> dict[str, Any]:
+        bounds = [None if own is None else own.describe() for own in self.bounds]
+        return {"apart": {"parts": [part.to_json() for part in self.parts], "bounds": bounds}}
+
+    def __str__(self) -> str:
+        return "; ".join(map(str, self.parts))
 
 
 # In a SELECT: MEDIAN(x), QUANTILE(x, q), PERCENTILE_CONT(q) WITHIN GROUP (ORDER BY x) and PERCENTILE_DISC likewise.

@@ -285,6 +285,8 @@ class Losses(Query):
 
 def as_expr(question: str | Expr | float | bool) -> Expr:
     """Text, a number or an expression, as an expression."""
+    if not isinstance(question, str | Expr | int | float):
+        raise BadQuery(f"a row expression is a text or an Expr. Got {type(question).__name__}.")
     if isinstance(question, str):
         return parsed(question)
     return (

@@ -16,6 +16,7 @@ from dodona.errors import BadQuery
 from dodona.query.expr import DEEPEST, Call, Column, Expr, Literal
 from dodona.query.hints import hint_for, word_of
 from dodona.query.phrases import DATE_FUNCTIONS, DateWords, Phrases
+from dodona.query.spellings import respelled
 
 # The guard before the parser: length, depth and alphabet of a question's text.
 #
@@ -61,7 +62,7 @@ def scan(text: str) -> None:
     while position < len(text):
         match = _TOKEN.match(text, position)
         if match is None or text.startswith(("--", "/*"), position):
-            raise BadQuery(f"{text[position]!r} has no meaning here", position)
+            raise BadQuery(f"{text[position]!r} has no meaning here{_MEANT.get(text[position], '')}", position)
         kind, token = str(match.lastgroup), match.group().upper()
         depth += (kind == "open" or token == "CASE") - (kind == "close" or token == "END")
         operators += kind in ("sign", "comma") or token in ("AND", "OR", "WHEN")
@@ -98,6 +99,7 @@ def uncommented(text: str) -> str:
     return end[:-1] + " " * (len(clean) - len(end) + 1) if end.endswith(";") else clean
 
 
+_MEANT = {"~": ": regular expressions cost what rows hold, so write LIKE with % and _"}
 _UNREAD = "the question cannot be read from here on: a sign, a word or a bracket is missing or too many"
 Tree = Any  # a sqlglot expression; the parser is imported only when a text is to be parsed
 
@@ -162,7 +164,7 @@ def parse_tree(text: str) -> Tree:
         start, end = node.meta.get("start"), node.meta.get("end")
         if start is not None and end is not None:
             node.meta["word"] = text[start : end + 1]  # what the asker wrote, for refusals
-    return trees[0]
+    return respelled(trees[0])
 
 
 # Columns may be called so, as German ages are.

@@ -1,5 +1,6 @@
 """Quantiles: what Exact shows, what a choice over ranks may reveal, what its margins promise, and on which oracles."""
 
+import json
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 
@@ -10,6 +11,7 @@ import dodona as dd
 from dodona import release
 from dodona.errors import BadEffort, BadQuery, Refused, Unsupported
 from dodona.mechanisms.selection import Exponential, PermuteAndFlip
+from dodona.oracles.apart import requests_apart
 from dodona.oracles.effort import Effort
 from dodona.oracles.fronts import Where
 from dodona.oracles.oracle import Request
@@ -93,7 +95,6 @@ def test_the_condition_of_a_front_and_its_columns_reach_the_rows():
     [
         ("SELECT MIN(age) FROM t", r"MIN rests on one row.*QUANTILE\(age, 0.01\)"),
         ("SELECT MAX(age) FROM t", r"QUANTILE\(age, 0.99\)"),
-        ("SELECT MEDIAN(age), COUNT(*) FROM t", "second statement"),
         ("SELECT QUANTILE(age, 1) FROM t", "from 0.001 to 0.999"),
         ("SELECT QUANTILE(age, pay) FROM t", "written out"),
         ("SELECT PERCENTILE_CONT(0.9) FROM t", r"QUANTILE\(x, 0.9\)"),
@@ -376,3 +377,87 @@ def test_each_value_is_a_group_to_bounds_by_group_and_the_answer_says_so(options
     for effort in ({"rho": "1/2"}, {"rho": "1/1000"}):  # whichever way is the better one
         rows = dd.Curator(table, dd.Budget(rho=9)).sql(f"SELECT MEDIAN(v) FROM t OPTIONS ({options})", **effort)
         assert any(said in sentence for sentence in rows.leaves_out) == ("group" in options)
+
+
+# -- beside sums -------------------------------------------------------------------------------------------------------
+
+BESIDE = "SELECT sex, MEDIAN(age) AS m, COUNT(*) AS n, AVG(age) AS a, QUANTILE(pay, 0.9) AS q FROM t GROUP BY sex"
+
+
+@pytest.mark.parametrize("budget", [dd.Budget(epsilon=1), dd.Budget(rho=1)], ids=str)
+def test_one_charge_pays_for_every_mechanism_and_is_what_the_price_said(budget):
+    curator = dd.Curator(table_of(), budget)
+    price = curator.price(BESIDE, share=0.5)
+    assert [column.column for column in price.columns] == ["m", "n", "a", "q"]
+    rows = curator.sql(BESIDE, share=0.5, request_id="one")
+    assert price.cost.amount == rows.cost.amount
+    assert 0.49 <= rows.cost.share <= 0.5
+    charges = [entry for entry in curator.ledger.entries() if entry.kind == "charge"]
+    assert len(charges) == 1
+    assert str(curator.sql(BESIDE, share=0.5, request_id="one")) == str(rows)  # stored, not asked again
+    with pytest.raises(Refused):
+        curator.sql(BESIDE, share=0.6)
+    assert len([entry for entry in curator.ledger.entries() if entry.kind == "charge"]) == 1
+
+
+def test_each_mechanism_gets_its_part_of_the_effort_and_no_more():
+    table, effort = table_of(), Effort.of(share=0.5)
+    curator = dd.Curator(table, dd.Budget(rho=1))
+    _, select = curator.read(BESIDE)
+    parts = [part.query for part in requests_apart(Request.of(select, effort), select.query)]
+    each = [curator.price(part, share=0.25).units for part in parts]
+    assert sum(each) - 2 <= curator.price(BESIDE, share=0.5).units <= sum(each)
+    assert query_of(json.loads(json.dumps(select.query.to_json()))) == select.query
+    for wrong in (
+        {"apart": {"parts": [], "bounds": []}},
+        {"apart": {"parts": [select.query.to_json()], "bounds": [None]}},
+    ):
+        with pytest.raises(BadQuery):
+            query_of(wrong)
+
+
+@pytest.mark.parametrize("where", ["", "WHERE vip "])
+def test_what_stands_beside_is_of_the_same_rows_on_every_oracle(where):
+    text = BESIDE.replace("FROM t", f"FROM t {where}")
+    table = dd.Table(people(3000), SCHEMA, name="t", neighbours="replace")
+    truth = dd.Exact(table).sql(text)
+    assert [record[0] for record in truth] == ["F", "M", "(other)"]
+    for oracle in (dd.Curator(table, dd.Budget(epsilon=500)), dd.Local(table, epsilon=500)):
+        for told, true in zip(oracle.sql(text, share=1), truth, strict=True):
+            assert told[0] == true[0]
+            assert abs(told[2].value - true[2].value) <= 60
+            assert told[0] == "(other)" or abs(told[1].value - true[1].value) <= 8
+    gated = Where(dd.Exact(table), as_expr("vip")).select_columns("age", "sex")
+    inside = people(3000)["age"][people(3000)["vip"]]
+    ((middle, count),) = gated.sql("SELECT MEDIAN(age), COUNT(*) FROM t")
+    assert (middle.value, count.value) == (np.quantile(inside, 0.5, method="inverted_cdf"), len(inside))
+
+
+def test_a_tolerance_is_of_one_mechanism_and_nothing_is_charged_for_saying_so():
+    curator = dd.Curator(table_of(), dd.Budget(epsilon=1))
+    with pytest.raises(BadEffort, match="tolerance"):
+        curator.sql("SELECT MEDIAN(age), COUNT(*) FROM t", tolerance=10)
+    assert curator.left == 1.0
+
+
+def test_people_are_counted_once_beside_their_rows():
+    columns = {"who": [1, 1, 1, 2, 3, 3], "age": [20, 30, 40, 50, 60, 61]}
+    schema = dd.Schema({"age": dd.Integer(0, 90)})
+    table = dd.Table(columns, schema, unit=dd.Unit("who", 2), neighbours="add-remove", name="t")
+    text = "SELECT COUNT(DISTINCT who) AS people, COUNT(*) AS n, MEDIAN(age) AS m FROM t"
+    ((people_, rows, _),) = dd.Exact(table).sql(text)
+    assert (people_.value, rows.value) == (3, 5)
+    curator = dd.Curator(table, dd.Budget(epsilon=1))
+    assert len(curator.price(text, share=0.9).columns) == 3
+    assert "finished" in curator.explain(text, share=0.9)
+
+
+def test_every_group_that_any_part_reads_pays():
+    schema = dd.Schema({"age": dd.Integer(17, 90), "sex": dd.Category("F", "M", public=True)})
+    held = {name: values for name, values in people(200).items() if name in schema}
+    text = "SELECT {}, MEDIAN(age) AS m FROM t WHERE sex = 'F' UNION ALL SELECT {}, COUNT(*) FROM t WHERE sex = '{}'"
+    for second, spent in (("F", {"F"}), ("M", {"F", "M"})):
+        curator = dd.Curator(dd.Table(held, schema, name="t", neighbours="add-remove"), dd.Budget(epsilon=1))
+        curator.sql(text.format("'a' AS k", "'b'", second), share=0.5)
+        free = {sex for sex in "FM" if curator.price(f"age > 20 AND sex = '{sex}'", share=0.9).affordable}
+        assert free == {"F", "M"} - spent

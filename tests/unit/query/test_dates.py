@@ -143,7 +143,7 @@ REFUSED = [
     ("CAST(x AS INTEGER)", "write ROUND, TRUNC, FLOOR or CEIL"),
     ("DATE_TRUNC(x + 1, d)", "a unit of time must be a word"),
     ("DATEDIFF('day', x, d)", "DATEDIFF takes a date or a time"),
-    ("STRFTIME(d, '%Y')", "STRFTIME is not part of the language"),
+    ("STRFTIME(d, '%Q')", "STRFTIME is not part of the language"),
 ]
 
 

@@ -5,6 +5,7 @@ Tables with margins that go through every step. Post-processing only, so it is f
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -22,7 +23,7 @@ from dodona.oracles.rows import EMPTY, LOST, NO_NOISE, Cell, Estimate, Rows
 from dodona.query.plan import compile_query
 from dodona.query.quantiles import Quantiles
 from dodona.query.select import Field, Select
-from dodona.query.select.finishing import Stage
+from dodona.query.select.finishing import Stage, place_of
 
 Floats = NDArray[Any]
 _SIZE = 1000  # of a group, where the number of rows is private
@@ -31,7 +32,8 @@ _SIZE = 1000  # of a group, where the number of rows is private
 def finish(select: Select, answer: Answer) -> Rows:
     """The statement's table from the noisy sums."""
     numbers = numbers_of(select, answer.total, answer.spread, answer.margin, answer.grain, answer.segments)
-    law = Law.of(np.asarray(answer.spread), _array(answer.grain), answer.confidence, answer.cost.mechanism)
+    noise = answer.cost.mechanism.partition("; ")[0] if select.apart else answer.cost.mechanism
+    law = Law.of(np.asarray(answer.spread), _array(answer.grain), answer.confidence, noise)
     finisher = Finisher(select, numbers, law, answer.proven)
     table = finisher.table(select.made)
     among = _chosen_among(finisher, select.made)
@@ -105,6 +107,24 @@ def expected(select: Select | None, price: Price) -> Price:
     if printed_fields is not None:
         return replace(price, columns=_expected([field for field in printed_fields if field.kind != "key"], price))
     return replace(price, columns=_made(select, price))
+
+
+def expected_apart(select: Select | None, prices: Sequence[Price]) -> tuple[Expected, ...]:
+    """Of a statement whose parts different mechanisms answer: part by part, where columns are printed as asked."""
+    if select is None or select.printed is None:
+        return ()
+    found: dict[str, Expected] = {}
+    for core, price in zip(select.cores, prices, strict=True):
+        fields = [field for field in core.fields if field.kind != "key"]
+        found |= {field.name: one for field, one in zip(fields, _expected(fields, price), strict=True)}
+    asked = [field.name for core in select.cores for field in core.fields[core.keys :]]
+    places = [place_of(column.of) for column in select.made.columns]
+    keys = select.cores[0].keys
+    return tuple(
+        replace(found[asked[place - keys]], column=column.name)
+        for place, column in zip(places, select.made.columns, strict=True)
+        if place is not None and place >= keys
+    )
 
 
 def _array(part: Any) -> Floats | None:

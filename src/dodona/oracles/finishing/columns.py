@@ -291,9 +291,9 @@ def numbers_of(
     arrays = (total, spread, margin, grain)
     flat = [None if part is None else np.ravel(np.asarray(part, dtype=np.float64)) for part in arrays]
     found, start = [], 0
-    for core in select.cores:
-        alone = len(select.cores) == 1
-        segment = segments[0] if alone else compile_query(core.query, select.schema, level=True).segments[0]
+    for place, core in enumerate(select.cores):
+        told = len(select.cores) == 1 or select.apart
+        segment = segments[place] if told else compile_query(core.query, select.schema, level=True).segments[0]
         stop = start + int(np.prod(segment.shape))
         groups = [None if part is None else part[start:stop].reshape(-1, segment.shape[-1]) for part in flat]
         start = stop

@@ -181,6 +181,27 @@ def running(kind: str, of: Col | None, order: Places, cells: Cells) -> Col:
     )
 
 
+def neighbour(of: Col, order: Places, away: int, cells: Cells) -> Col:
+    """LAG and LEAD: what stands ``away`` rows before each row of its cell; where noise decides which rows there are, it
+    may be any of them.
+    """
+    shown = np.flatnonzero(cells.inside.value > 0.5)
+    by = shown[np.lexsort((order[shown], cells.of[shown]))]
+    found, places = np.full(len(cells.of), -1), np.arange(len(by)) - away
+    there = (places >= 0) & (places < len(by))
+    there[there] = cells.of[by[places[there]]] == cells.of[by[there]]
+    found[by[there]] = by[places[there]]
+    none = found < 0
+    col = of.at(np.maximum(found, 0))
+    uses = {("beside", away, *map(str, of.uses)): of.parts} if of.noisy else {}
+    moved = replace(col, null=col.null | none, uses=uses, form=None, apart=False, shown=None)
+    if cells.inside.noisy:
+        uses |= cells.uses("beside", of, cells.inside)
+        low, high = (np.full(len(none), end) if of.kind == "number" else moved.low for end in (-np.inf, np.inf))
+        moved = replace(moved, low=low, high=high, unsure=np.ones_like(none), uses=uses)
+    return replace(moved, margin=None)
+
+
 def ranked(kind: str, of: Col, falling: bool, cells: Cells) -> Col:
     """RANK, DENSE_RANK or ROW_NUMBER in each cell: how many stand before, for sure and perhaps."""
     rows = len(cells.of)

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dodona.oracles.finishing.columns import Col, Numbers, both, constant, key_column, printed
-from dodona.oracles.finishing.folds import Cells, folded, place_codes, ranked, running, sorted_rows
+from dodona.oracles.finishing.folds import Cells, folded, neighbour, place_codes, ranked, running, sorted_rows
 from dodona.oracles.finishing.laws import Form, Law
 from dodona.oracles.finishing.scalars import evaluated
 from dodona.oracles.ratios import Found, Sums, averages, correlations, covariances, deviations, variances
@@ -81,6 +81,11 @@ class Finisher:
 
     def _grouped(self, source: Grouped, parts: int) -> Table:
         numbers = self._numbers[source.core]
+        if source.beside:
+            sides = [self._grouped(Grouped(core), parts) for core in (source.core, *source.beside)]
+            keys = len(numbers.keys)
+            columns = sides[0].columns + tuple(column for side in sides[1:] for column in side.columns[keys:])
+            return replace(sides[0], columns=columns, cores=frozenset((source.core, *source.beside)))
         if source.sets is None:
             return self._plain(source.core, numbers, frozenset(range(len(numbers.keys))), parts)
         return _united([self._of_set(source.core, frozenset(one), parts) for one in source.sets])
@@ -136,9 +141,11 @@ class Finisher:
         value = total[:, 0]
         if field.kind == "quantile":
             within = margin[:, 0]
-            uses: dict[Any, int] = {("quantile", field.leaves): 1}
+            uses: dict[Any, int] = {("quantile", number, field.leaves): 1}
             end = field.half if field.high > field.low else np.inf
-            proven = self._proven and parts == 1  # how a quantile's margin grows with confidence nobody knows
+            proven = self._proven and (
+                parts == 1 or not self.noisy
+            )  # how a quantile's margin grows with confidence nobody knows
             lost = within >= end
             return Col(
                 value,
@@ -193,6 +200,8 @@ class Finisher:
             inside = both(inside, _held(self._made_of(stage.having, columns, rows, parts)))
         for window in stage.windows:
             columns = (*columns, self._window(window, columns, inside, independent, parts))
+        if stage.qualify is not None:
+            inside = both(inside, _held(self._made_of(stage.qualify, columns, rows, parts)))
         made = tuple(self._made_of(column.of, columns, rows, parts) for column in stage.columns)
         order = order[inside.value[order] > 0.5]
         keys = [(self._made_of(one.of, columns, rows, parts), one.falling, one.nulls_first) for one in stage.order]
@@ -245,6 +254,9 @@ class Finisher:
         if window.fold.kind in ("rank", "dense_rank", "row_number"):
             return ranked(window.fold.kind, order[0], window.order[0].falling, cells)
         given = self._of(window.fold, columns, rows, parts)
+        if window.away and given is not None:
+            back = window.fold.kind == "lag"
+            return neighbour(given, _standing(order, window.order), window.away * (1 if back else -1), cells)
         if order:
             return running(window.fold.kind, given, _standing(order, window.order), cells)
         return replace(folded(window.fold.kind, given, cells).at(of), form=None, apart=False)

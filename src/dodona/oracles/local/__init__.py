@@ -24,6 +24,7 @@ from dodona.local.holdings import Holdings
 from dodona.local.scheme import Scheme, known_randomiser
 from dodona.mechanisms import Bits, SecureBits
 from dodona.oracles.answer import Answer, Bill, Price, Selection, plain
+from dodona.oracles.apart import asked_apart, priced_apart
 from dodona.oracles.local.offer import (
     MOST_BLOCKS,
     ORDER,
@@ -47,7 +48,7 @@ from dodona.privacy.ledger.places import full_place, open_ledger
 from dodona.privacy.ledger.rules import ChainLedger
 from dodona.privacy.numbers import Number
 from dodona.query.candidates import Scores
-from dodona.query.quantiles import Quantiles
+from dodona.query.quantiles import Apart, Quantiles
 from dodona.query.schema import Schema
 
 Stored = TypeVar("Stored")
@@ -152,6 +153,8 @@ class Local(Oracle):
 
     def answer(self, request: Request) -> Answer:
         """Price, charge, then let the rows report."""
+        if isinstance(request.query, Apart):
+            return asked_apart(request, request.query, self.answer)
         if isinstance(request.query, Quantiles):
             return counted(self, request, request.query)
         offer, confidence = self._offer(request), request.effort.confidence
@@ -170,6 +173,8 @@ class Local(Oracle):
 
     def estimate(self, request: Request) -> Price:
         """The price; no row reports."""
+        if isinstance(request.query, Apart):
+            return priced_apart(request, request.query, self.estimate)
         if isinstance(request.query, Quantiles):
             return counted_price(self, request, request.query)
         offer, confidence = self._offer(request), request.effort.confidence

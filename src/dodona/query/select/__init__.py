@@ -7,35 +7,45 @@ the rest is finishing (``finishing.py``): it is made of the noisy table, so it c
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from fractions import Fraction
 from typing import Any
 
 from dodona.errors import BadQuery
-from dodona.query.compiler import Compiler
 from dodona.query.expr import Call, Expr
-from dodona.query.program import Builder
-from dodona.query.quantiles import Quantiles, quantiles
+from dodona.query.quantiles import Apart, Quantiles, quantiles
 from dodona.query.schema import Schema, same_name
 from dodona.query.select.aggregates import (
     AGGREGATES,
     ONE,
     Collector,
     Field,
+    key_field,
     not_a_select,
+    quantile_fields,
     require_clauses,
     require_union,
 )
-from dodona.query.select.clauses import Draft, Made, fold_name, folds, key_trees, require_keys
+from dodona.query.select.clauses import (
+    Draft,
+    Made,
+    derived_keys,
+    folds,
+    key_trees,
+    plain_keys,
+    require_keys,
+    require_sums,
+)
 from dodona.query.select.finishing import (
     Grouped,
     Named,
     Stage,
     Union,
+    fold_name,
     kind_of,
     named,
     place_of,
     require_condition,
     slot,
+    told,
 )
 from dodona.query.select.levels import RowLevel, TableLevel
 from dodona.query.select.source import (
@@ -48,6 +58,7 @@ from dodona.query.select.source import (
     split_options,
     split_persons,
     strip_names,
+    unqualified,
 )
 from dodona.query.statistic import Distinct, Gate, Partition, Query, Stack, Value
 from dodona.query.text import refuse, translate
@@ -74,16 +85,19 @@ __all__ = [
 MOST_TABLES = 16
 """SELECTs in one statement."""
 _BEFORE = frozenset({"expressions", "from", "from_", "where", "group", "with", "with_", "kind"})
-_AFTER = frozenset({"having", "order", "limit", "offset", "distinct"})
+_AFTER = frozenset({"having", "qualify", "order", "limit", "offset", "distinct"})
 
 
 @dataclass(frozen=True)
 class Core:
-    """A noisy table: the query, the columns of its answer, and how many of them are keys."""
+    """A noisy table: the query, the columns of its answer, and how many of them are keys. ``people``: each counts
+    once in a group.
+    """
 
     query: Query
     fields: tuple[Field, ...]
     keys: int
+    people: bool = False
 
 
 @dataclass(frozen=True)
@@ -102,7 +116,22 @@ class Select:
     @property
     def query(self) -> Query:
         """What is asked, and charged."""
+        if self.apart:
+            once = Bounds(max_rows_per_group=1)
+            return Apart(tuple(c.query for c in self.cores), tuple(once if c.people else None for c in self.cores))
         return self.cores[0].query if len(self.cores) == 1 else Stack(tuple(core.query for core in self.cores))
+
+    @property
+    def finished(self) -> list[str]:
+        """What is made of the noisy tables, a line a step; nothing where they are shown as they are asked."""
+        fields = [[field.name for field in core.fields] for core in self.cores]
+        return told(self.made, fields, [core.keys for core in self.cores])[1]
+
+    @property
+    def apart(self) -> bool:
+        """Whether more than one mechanism answers it."""
+        alike = {(isinstance(core.query, Quantiles), core.people) for core in self.cores}
+        return len(self.cores) > 1 and (len(alike) > 1 or alike != {(False, False)})
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -115,7 +144,10 @@ class Select:
         if not self.made.plain:
             return None
         places = [place_of(column.of) for column in self.made.columns]
-        fields = self.cores[self.made.of.core].fields  # type: ignore[union-attr]
+        grouped: Grouped = self.made.of  # type: ignore[assignment]
+        fields = self.cores[grouped.core].fields
+        for core in grouped.beside:
+            fields += self.cores[core].fields[self.cores[core].keys :]
         if any(place is None for place in places):
             return None
         return tuple(
@@ -156,37 +188,17 @@ def parse_select(
     made = table.source
     if not isinstance(made, Stage):
         made = Stage(made, columns=tuple(Named(n, slot(place)) for place, n in enumerate(table.names)))
-    if len(reader.cores) > 1 and any(isinstance(core.query, Quantiles) for core in reader.cores):
-        raise BadQuery(
-            "quantiles stand in a statement of one SELECT over the rows: ask for the others in a second one."
-        )
-    if reader.people:
-        if len(reader.cores) > 1:
-            raise BadQuery("COUNT(DISTINCT ...) stands in a statement of one SELECT over the rows: ask it by itself.")
+    if len(reader.cores) == 1 and reader.cores[0].people:
         bounds = replace(bounds or Bounds(), max_rows_per_group=1)  # each person counts once in a group
     return Select(statement.text, tuple(reader.cores), made, schema, bounds)
 
 
 def quantile_table(query: Quantiles, schema: Schema) -> Select:
     """Quantiles that were asked for outside a SELECT, as the table of one: keys, then a column for each."""
-    keys = [_key(key, axis, schema) for axis, key in enumerate(query.by)]
+    keys = [key_field(key, axis, schema) for axis, key in enumerate(query.by)]
     fields = (*keys, *quantile_fields(query, schema))
     columns = tuple(Named(field.name, slot(place)) for place, field in enumerate(fields))
     return Select(str(query), (Core(query, fields, len(keys)),), Stage(Grouped(0), columns=columns), schema)
-
-
-def _plain_keys(group: Any, items: list[Any]) -> list[Any]:
-    keys, sets = key_trees(group, items, None)
-    if sets is not None:
-        raise refuse(group, "ROLLUP, CUBE and GROUPING SETS stand in a SELECT over the rows; here GROUP BY takes keys")
-    return keys
-
-
-def _key(key: Expr, axis: int, schema: Schema, *, other: bool = False) -> Field:
-    found = Compiler(schema, Builder()).value(key).type
-    texts = bool(found.step) or any(isinstance(label, str) for label in found.labels)
-    labels = "text" if texts else "condition" if found.kind == "boolean" else "number"
-    return Field(str(key), "key", axis=axis, labels=labels, nullable=found.nullable and other)
 
 
 class _Reader:
@@ -196,7 +208,6 @@ class _Reader:
         self.schema, self.name, self.whose, self.other, self.scope = schema, name, whose, other, scope
         self.cores: list[Core] = []
         self._seen, self._used = 0, set[str]()
-        self.people = False  # whether COUNT(DISTINCT ...) counts them
 
     def table(self, tree: Any, known: dict[str, Made]) -> Made:
         """A SELECT, or several put below each other. ``known``: tables that WITH named."""
@@ -228,7 +239,7 @@ class _Reader:
             return self._over(tree, self.table(table.this, known), str(table.alias))
         if type(table).__name__ != "Table":
             raise BadQuery(f"FROM must name the one table there is: {self.name}.")
-        require_clauses(table, frozenset({"this", "alias"}))
+        require_clauses(unqualified(table), frozenset({"this", "alias"}))
         alias = str(table.alias) or str(table.name)
         below = next((found for name, found in known.items() if same_name(name, str(table.name))), None)
         if below is not None:
@@ -283,8 +294,17 @@ class _Reader:
         group, items = tree.args.get("group"), list(tree.expressions)
         trees, sets = key_trees(group, items, self.schema)
         keys = list(dict.fromkeys(translate(key) for key in trees))
-        where = tree.args.get("where")
         collector = Collector(self.schema, self.whose)
+        for key in filter(collector.is_whose, keys):
+            raise refuse(
+                group,
+                f"{key} says whose rows they are, and no single one is shown: COUNT(DISTINCT {key}) counts them, and "
+                f"FROM (SELECT {key}, LEAST(SUM(x), 100) AS x FROM {self.name} GROUP BY {key}) makes one row of each",
+            )
+        if sets is None and keys:
+            known = [key_field(key, axis, self.schema).labels for axis, key in enumerate(keys)]
+            keys += derived_keys(items, keys, known, self.schema)
+        where = tree.args.get("where")
         level = RowLevel(keys, collector)
         number = len(self.cores)
         self.cores.append(Core(Stack((Value(ONE),)), (), 0))  # its place; what it asks is known below
@@ -292,54 +312,49 @@ class _Reader:
         if sets is not None:
             listed = tuple(tuple(sorted({keys.index(translate(key)) for key in some})) for some in sets)
             level.sets = True
-        below = Made(Grouped(number, listed), (), (), ())
         draft = Draft(tree, level)
         conditions = [*scope.conditions, *([translate(where.this)] if where else [])]
         condition = Call("and", tuple(conditions)) if len(conditions) > 1 else conditions[0] if conditions else None
-        fields = [_key(key, axis, self.schema, other=self.other) for axis, key in enumerate(keys)]
+        fields = [key_field(key, axis, self.schema, other=self.other) for axis, key in enumerate(keys)]
+        if sets is not None:
+            require_sums(group, level)
+
+        def asked(*leaves: Query) -> Query:
+            query: Query = Stack(leaves)
+            for key in reversed(keys):
+                query = Partition(key, query, self.other)
+            return query if condition is None else Gate(condition, query)
+
+        made = []
+        if level.fields or not (level.ranked or collector.people):
+            sums = [leaf if isinstance(leaf, Distinct) else Value(leaf) for leaf in collector.leaves or [ONE]]
+            made.append(Core(asked(*sums), (*fields, *level.fields), len(keys)))
+        if collector.people is not None:
+            made.append(Core(asked(Value(ONE)), (*fields, collector.people), len(keys), people=True))
         if level.ranked:
-            if sets is not None:
-                raise refuse(group, "quantiles are asked by plain keys: a total's quantile is no sum of its groups'")
-            if level.fields:
-                raise refuse(
-                    draft.aggregated(),
-                    "a statement with quantiles has keys and quantiles alone: they are found by another mechanism "
-                    "than sums. Ask for the other aggregates in a second statement, with a part of the effort each",
-                )
             wanted: dict[Expr, list[Any]] = {}
             for of, fraction in level.ranked:
                 wanted.setdefault(of, []).append(fraction)
             ranked = quantiles(list(wanted.items()), by=keys, where=condition, other=self.other)
             places = [(of, fraction) for of, fractions in ranked.parts for fraction in fractions]
-            made = quantile_fields(ranked, self.schema)
-            self.cores[number] = Core(ranked, (*fields, *(made[places.index(one)] for one in level.ranked)), len(keys))
-        else:
-            collector.require_one_kind()
-            self.people = self.people or collector.people
-            leaves = collector.leaves or [ONE]
-            if sets is not None and (collector.people or any(isinstance(leaf, Distinct) for leaf in leaves)):
-                raise refuse(
-                    group,
-                    "COUNT(DISTINCT ...) is asked by plain keys: who or what is in several groups counts once in their "
-                    "total, which is then no sum of theirs. Ask for the total in a second statement",
-                )
-            query: Query = Stack(tuple(leaf if isinstance(leaf, Distinct) else Value(leaf) for leaf in leaves))
-            for key in reversed(keys):
-                query = Partition(key, query, self.other)
-            query = query if condition is None else Gate(condition, query)
-            self.cores[number] = Core(query, (*fields, *level.fields), len(keys))
-        core = self.cores[number]
-        names = tuple(field.name for field in core.fields)
-        kinds = tuple(field.labels or "number" for field in core.fields)
-        public = tuple(field.kind == "key" for field in core.fields)
-        return draft.table(below.source, Made(below.source, names, kinds, public))
+            found = quantile_fields(ranked, self.schema)
+            made.append(Core(ranked, (*fields, *(found[places.index(one)] for one in level.ranked)), len(keys)))
+        self.cores[number] = made[0]
+        beside = tuple(range(len(self.cores), len(self.cores) + len(made) - 1))
+        self.cores += made[1:]
+        source = Grouped(number, listed, beside)
+        told = (*fields, *(field for core in made for field in core.fields[core.keys :]))
+        names = tuple(field.name for field in told)
+        kinds = tuple(field.labels or "number" for field in told)
+        public = tuple(field.kind == "key" for field in told)
+        return draft.table(source, Made(source, names, kinds, public))
 
     def _over(self, tree: Any, below: Made, alias: str) -> Made:
         """A SELECT over a finished table."""
         strip_names(tree, alias)
         group, items = tree.args.get("group"), list(tree.expressions)
         grouped = group is not None or any(folds(item) for item in items) or bool(tree.args.get("having"))
-        keys = _plain_keys(group, items) if grouped else None
+        keys = plain_keys(group, items) if grouped else None
         level = TableLevel(below.names, keys)
         where = tree.args.get("where")
         condition = None if where is None else require_condition(level.source(where.this), below.kinds, "WHERE")
@@ -371,17 +386,3 @@ class _Reader:
             by=tuple(level.keys),
             folds=tuple(level.folds),
         )
-
-
-def quantile_fields(query: Quantiles, schema: Schema) -> list[Field]:
-    """A column for each quantile, with the range it is of where that can be told apart from its margin."""
-    fields: list[Field] = []
-    for (of, fractions), scale in zip(query.parts, query.scales(schema), strict=True):
-        low, high = (scale.low, scale.high) if query.bracket else (0.0, 0.0)
-        for fraction in fractions:
-            fields.append(Field(_label(of, fraction), "quantile", leaves=(len(fields),), low=low, high=high))
-    return fields
-
-
-def _label(of: Expr, fraction: Fraction) -> str:
-    return f"median({of})" if 2 * fraction == 1 else f"quantile({of}, {float(fraction):g})"

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import Any
 
 from dodona.errors import BadQuery
@@ -17,7 +18,7 @@ from dodona.query.compiler import Compiler
 from dodona.query.expr import Call, Column, Expr, Literal
 from dodona.query.plan import SUM_BITS
 from dodona.query.program import Builder
-from dodona.query.quantiles import QUANTILES
+from dodona.query.quantiles import QUANTILES, Quantiles
 from dodona.query.schema import Schema, same_name
 from dodona.query.statistic import Distinct
 from dodona.query.text import refuse, translate
@@ -44,6 +45,7 @@ _CALLED = {"EVERY": "every", "VAR": "variance", "COVARIANCE": "covariance"}  # w
 _POPULATION = frozenset({"VariancePop", "StddevPop", "CovarPop"})
 _PAIRS = ("covariance", "correlation")
 ONE = Literal(1.0)
+_BETWEEN = "\x1f"  # what no typed text holds
 
 
 @dataclass(frozen=True)
@@ -99,7 +101,6 @@ def field_of(tree: Any, kind: str, where: Expr | None, collector: Collector) -> 
         raise refuse(tree, f"{_word(tree)} takes {'two row expressions' if wanted == 2 else 'one row expression'}")
     if type(given[0]).__name__ == "Distinct":
         return _distinct(tree, given[0], kind if name == "Count" else "", where, collector)
-    collector.rows = collector.rows or tree
     if type(given[0]).__name__ == "Star":
         if kind != "count" or name == "CountIf":
             raise refuse(tree, f"{_word(tree)} takes a row expression; * is for COUNT alone")
@@ -131,14 +132,16 @@ def field_of(tree: Any, kind: str, where: Expr | None, collector: Collector) -> 
 def _distinct(tree: Any, given: Any, kind: str, where: Expr | None, collector: Collector) -> Field:
     """COUNT(DISTINCT x): how many different values there are, not a sum."""
     of = [translate(one) for one in given.expressions]
+    called = ", ".join(map(str, of))
+    if kind == "count" and len(of) > 1 and not given.args.get("on"):
+        of = [collector.several(tree, of)]
     if kind != "count" or len(of) != 1 or given.args.get("on"):
         raise refuse(tree, f"DISTINCT goes with COUNT of one row expression. For {_word(tree)}, GROUP BY it and sum up")
     if collector.is_whose(of[0]):
         if where is not None:
             raise refuse(tree, f"COUNT(DISTINCT {of[0]}) counts people: say in WHERE whose rows count")
         return collector.distinct(of[0])
-    collector.rows = collector.rows or tree
-    return _labelled(f"count(DISTINCT {of[0]})", where, [collector.different(of[0], where)])
+    return _labelled(f"count(DISTINCT {called})", where, [collector.different(of[0], where)])
 
 
 def _pair(label: str, kind: str, sample: bool, exprs: list[Expr], where: Expr | None, collector: Collector) -> Field:
@@ -193,8 +196,7 @@ class Collector:
     def __init__(self, schema: Schema, whose: str | None) -> None:
         self.schema, self._whose = schema, whose
         self.leaves: list[Expr | Distinct] = []
-        self.people = False  # whether people are counted, each once, and
-        self.rows: Any = None  # the first aggregate of rows
+        self.people: Field | None = None  # the count of people, each once
 
     def is_whose(self, expr: Expr) -> bool:
         """Whether it is the column that says whose row it is."""
@@ -202,17 +204,8 @@ class Collector:
 
     def distinct(self, whose: Expr) -> Field:
         """COUNT(DISTINCT whose): how many people have a row that counts."""
-        self.people = True
-        return _labelled(f"count(distinct {whose})", None, [self.counted(None, None)])
-
-    def require_one_kind(self) -> None:
-        """Refuses a statement that counts people and sums rows: each is bounded in its own way."""
-        if self.people and self.rows is not None:
-            raise refuse(
-                self.rows,
-                "COUNT(DISTINCT ...) counts each person once in a group, other aggregates all rows that count: ask for "
-                "them in two statements, with a part of the effort each",
-            )
+        self.people = self.people or _labelled(f"count(distinct {whose})", None, [0])
+        return self.people
 
     def value(self, expr: Expr, where: Expr | None) -> int:
         """The sum over the rows that meet a condition: a NULL counts 0."""
@@ -222,6 +215,16 @@ class Collector:
         """The count of rows that meet both; None is every row."""
         parts = [part for part in (where, condition) if part is not None]
         return self._leaf(Call("and", tuple(parts)) if len(parts) == 2 else parts[0] if parts else ONE)
+
+    def several(self, tree: Any, of: list[Expr]) -> Expr:
+        """Several texts as one, which differs where one of them does."""
+        joined = Call("concat", tuple(part for one in of for part in (Literal(_BETWEEN), one))[1:])
+        try:
+            Compiler(self.schema, Builder()).value(joined)
+        except BadQuery:
+            listed = "GROUP BY " + ", ".join(map(str, of))
+            raise refuse(tree, f"COUNT(DISTINCT ...) of several takes texts: {listed}, and count the groups") from None
+        return joined
 
     def different(self, expr: Expr, where: Expr | None) -> int:
         """How many different values among the rows that meet a condition."""
@@ -249,14 +252,13 @@ class Collector:
 
 
 WINDOWS = (
-    "OVER goes with SUM, AVG, MIN, MAX and COUNT of aggregates, and with RANK, DENSE_RANK and ROW_NUMBER: "
+    "OVER goes with SUM, AVG, MIN, MAX and COUNT of aggregates, and with RANK, DENSE_RANK, ROW_NUMBER, LAG and LEAD: "
     "100 * COUNT(*) / SUM(COUNT(*)) OVER () is a percentage of the total"
 )
 _ONE_ROW = "rows are asked one by one, never beside others"
 CLAUSES = {
     "joins": "FROM names one table here: join what belongs together when the table is opened",
     "laterals": f"LATERAL and UNNEST make rows of a row; {_ONE_ROW}: open a table that has those rows",
-    "qualify": "QUALIFY is an outer SELECT: SELECT ... FROM (SELECT ..., RANK() OVER (...) AS r ...) WHERE r <= 3",
     "windows": "name no window: write OVER (...) where it is used",
     "locks": "nothing is changed, so nothing is locked: leave FOR UPDATE away",
     "into": "a SELECT gives a table back and stores none: leave INTO away",
@@ -325,3 +327,25 @@ def require_frame(window: Any) -> None:
 def not_a_select(tree: Any) -> BadQuery:
     """What stands where a SELECT should."""
     return BadQuery("sql() takes one SELECT statement, or several joined by UNION ALL; ask() takes a row expression.")
+
+
+def key_field(key: Expr, axis: int, schema: Schema, *, other: bool = False) -> Field:
+    """The column of a key; ``other``: whether rows in no group have one of their own."""
+    found = Compiler(schema, Builder()).value(key).type
+    texts = bool(found.step) or any(isinstance(label, str) for label in found.labels)
+    labels = "text" if texts else "condition" if found.kind == "boolean" else "number"
+    return Field(str(key), "key", axis=axis, labels=labels, nullable=found.nullable and other)
+
+
+def quantile_fields(query: Quantiles, schema: Schema) -> list[Field]:
+    """A column for each quantile, with the range it is of where that can be told apart from its margin."""
+    fields: list[Field] = []
+    for (of, fractions), scale in zip(query.parts, query.scales(schema), strict=True):
+        low, high = (scale.low, scale.high) if query.bracket else (0.0, 0.0)
+        for fraction in fractions:
+            fields.append(Field(_label(of, fraction), "quantile", leaves=(len(fields),), low=low, high=high))
+    return fields
+
+
+def _label(of: Expr, fraction: Fraction) -> str:
+    return f"median({of})" if 2 * fraction == 1 else f"quantile({of}, {float(fraction):g})"

@@ -8,7 +8,9 @@ from itertools import combinations, product
 from typing import Any
 
 from dodona.errors import BadQuery
-from dodona.query.expr import Expr
+from dodona.query.compiler import Compiler
+from dodona.query.expr import Column, Expr, columns_of
+from dodona.query.program import Builder
 from dodona.query.quantiles import QUANTILES
 from dodona.query.schema import Schema, same_name
 from dodona.query.select.aggregates import is_aggregate
@@ -19,12 +21,16 @@ from dodona.query.select.finishing import (
     is_public,
     kind_of,
     named,
+    place_of,
     places_of,
     require_condition,
+    rewritten,
     slot,
+    window_name,
 )
 from dodona.query.select.levels import Level, RowLevel, TableLevel, position_in
-from dodona.query.text import refuse
+from dodona.query.statistic import Distinct
+from dodona.query.text import refuse, translate
 
 
 @dataclass(frozen=True)
@@ -48,8 +54,9 @@ class Draft:
         for item in [] if stars is not None else tree.expressions:
             self._add(item)
         level.aliases = {name: of for name, of in self.items if name is not None}
-        having, order = tree.args.get("having"), tree.args.get("order")
+        having, order, qualify = (tree.args.get(clause) for clause in ("having", "order", "qualify"))
         self.having = None if having is None else level.read(having.this)
+        self.qualify = None if qualify is None else level.read(qualify.this)
         self.order = () if order is None else level.orders(order.expressions, [of for _, of in self.items])
         self.limit, self.offset = limits(tree)
 
@@ -94,21 +101,17 @@ class Draft:
         kinds, names, public = [*below.kinds], [*below.names], [*below.public]
         for window in windows:
             require_keys(window.by, public, names, "PARTITION BY")
-            if window.fold.kind in FOLDS:
-                require_keys([one.of for one in window.order], public, names, "ORDER BY in a window of sums")
-                if window.order and window.fold.kind not in ("sum", "count"):
+            if window.fold.kind in FOLDS or window.away:
+                what = "LAG and LEAD" if window.away else "a window of sums"
+                require_keys([one.of for one in window.order], public, names, f"ORDER BY in {what}")
+                if window.order and window.fold.kind in ("avg", "min", "max"):
                     raise BadQuery(f"{window.fold.kind.upper()} up to each row is not taken: SUM and COUNT are.")
             public.append(False)
             of = None if window.fold.of is None else kind_of(window.fold.of, kinds)
             if of == "text" and window.fold.kind in ("sum", "avg"):
                 raise BadQuery(f"{window.fold.kind.upper()} takes numbers.")
-            kinds.append(of if of is not None and window.fold.kind in ("min", "max") else "number")
-            over = (
-                f" over (order by {', '.join(named(o.of, names) for o in window.order)})"
-                if window.order
-                else " over ()"
-            )
-            names.append(fold_name(window.fold, names) + over)
+            kinds.append(of if of is not None and window.fold.kind in ("min", "max", "lag", "lead") else "number")
+            names.append(window_name(window, names))
         columns = []
         for alias, item in self.items:
             placed = level.placed(item, base)
@@ -118,6 +121,9 @@ class Draft:
             raise BadQuery("HAVING comes before windows: FROM (SELECT ..., RANK() OVER (...) AS r ...) WHERE r <= 3.")
         if having is not None:
             require_condition(having, kinds, "HAVING")
+        qualify = None if self.qualify is None else level.placed(self.qualify, base)
+        if qualify is not None:
+            require_condition(qualify, kinds, "QUALIFY")
         order = tuple(replace(one, of=level.placed(one.of, base)) for one in self.order)
         for one in order:
             kind_of(one.of, kinds)
@@ -125,8 +131,8 @@ class Draft:
         if distinct:
             _require_distinct(self.tree, [column.of for column, _ in columns], level)
         stage = Stage(
-            source, windows=windows, having=having, columns=tuple(column for column, _ in columns), order=order,
-            limit=self.limit, offset=self.offset, **more,
+            source, windows=windows, having=having, qualify=qualify, columns=tuple(column for column, _ in columns),
+            order=order, limit=self.limit, offset=self.offset, **more,
         )  # fmt: skip
         shown = tuple(is_public(column.of, public) for column, _ in columns)
         return Made(stage, tuple(column.name for column, _ in columns), tuple(kind for _, kind in columns), shown)
@@ -162,13 +168,6 @@ def folds(tree: Any) -> bool:
     return is_aggregate(tree) or any(folds(child) for child in tree.iter_expressions())
 
 
-def fold_name(fold: Any, names: Any) -> str:
-    of = "" if fold.of is None else f"({named(fold.of, names)})"
-    return (fold.kind + of if of or fold.kind == "count" else f"{fold.kind}()") + (
-        "" if fold.where is None else f" filter (where {named(fold.where, names)})"
-    )
-
-
 def key_trees(group: Any, items: list[Any], schema: Schema | None) -> tuple[list[Any], list[list[Any]] | None]:
     """What GROUP BY lists: keys, places and names of items, or ALL that are no aggregates; and sets of these."""
     if group is None:
@@ -188,6 +187,33 @@ def key_trees(group: Any, items: list[Any], schema: Schema | None) -> tuple[list
     if sets is None:
         return [settled(key) for key in listed], None
     return [settled(key) for key in listed], [[settled(key) for key in some] for some in sets]
+
+
+def derived_keys(items: list[Any], keys: list[Expr], kinds: list[str], schema: Schema) -> list[Expr]:
+    """Items that are functions of keys alone, which finished values have no place in: keys of their own, as many as
+    there are, with a row in the one cell that its keys name.
+    """
+    found: list[Expr] = []
+    for item in items:
+        tree = item.this if type(item).__name__ == "Alias" else item
+        if type(tree).__name__ in ("Star", "Literal", "Column") or folds(tree) or tree.find(*_apart()):
+            continue
+        expr = translate(tree)
+        behind = rewritten(expr, lambda part: slot(keys.index(part)) if part in keys else None)
+        if expr in keys or behind == expr or any(place_of(Column(name)) is None for name in columns_of(behind)):
+            continue
+        try:
+            kind_of(behind, kinds)
+        except BadQuery:
+            Compiler(schema, Builder()).value(expr)
+            found.append(expr)
+    return found
+
+
+def _apart() -> tuple[Any, ...]:
+    from sqlglot import exp
+
+    return exp.Window, exp.Select, exp.AggFunc
 
 
 def _unaliased(key: Any, items: list[Any], schema: Schema | None) -> Any:
@@ -226,6 +252,26 @@ def _whole(tree: Any, clause: str) -> int:
     if not text.isdecimal() or len(text) > 12:
         raise refuse(tree, f"{clause} takes a whole number that is written out, such as {clause} 10")
     return int(text)
+
+
+def require_sums(group: Any, level: RowLevel) -> None:
+    """Refuses in ROLLUP and its like what is no sum of its groups."""
+    if level.ranked:
+        raise refuse(group, "quantiles are asked by plain keys: a total's quantile is no sum of its groups'")
+    if level.collector.people or any(isinstance(leaf, Distinct) for leaf in level.collector.leaves):
+        raise refuse(
+            group,
+            "COUNT(DISTINCT ...) is asked by plain keys: who or what is in several groups counts once in their "
+            "total, which is then no sum of theirs. Ask for the total in a second statement",
+        )
+
+
+def plain_keys(group: Any, items: list[Any]) -> list[Any]:
+    """What GROUP BY over a finished table lists: one set of keys."""
+    keys, sets = key_trees(group, items, None)
+    if sets is not None:
+        raise refuse(group, "ROLLUP, CUBE and GROUPING SETS stand in a SELECT over the rows; here GROUP BY takes keys")
+    return keys
 
 
 MOST_SETS = 64

@@ -39,11 +39,15 @@ class Order:
 
 @dataclass(frozen=True)
 class Window:
-    """A ``Fold`` or a rank over the rows that share ``by``, written beside each of them; up to each along ``order``."""
+    """A ``Fold`` or a rank over the rows that share ``by``, written beside each of them; up to each along ``order``.
+
+    ``away``: of LAG and LEAD, how many rows before or behind.
+    """
 
     fold: Fold
     by: tuple[Expr, ...] = ()
     order: tuple[Order, ...] = ()
+    away: int = 0
 
 
 @dataclass(frozen=True)
@@ -56,10 +60,14 @@ class Named:
 
 @dataclass(frozen=True)
 class Grouped:
-    """The noisy table of the statement's core number ``core``; or, for each of ``sets`` of its keys, a table."""
+    """The noisy table of the statement's core number ``core``; or, for each of ``sets`` of its keys, a table.
+
+    ``beside``: cores with the same keys, whose columns stand beside it.
+    """
 
     core: int
     sets: tuple[tuple[int, ...], ...] | None = None
+    beside: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -67,7 +75,7 @@ class Stage:
     """One SELECT over a table.
 
     ``where`` and, if there are ``folds``, ``by`` and they speak of the table's columns; all that follows speaks of the
-    columns after them: those of ``by``, of ``folds``, and then of ``windows``.
+    columns after them: those of ``by``, of ``folds``, and then of ``windows``. ``qualify``: a condition, last of all.
     """
 
     of: Source
@@ -76,6 +84,7 @@ class Stage:
     folds: tuple[Fold, ...] | None = None
     windows: tuple[Window, ...] = ()
     having: Expr | None = None
+    qualify: Expr | None = None
     columns: tuple[Named, ...] = ()
     distinct: bool = False
     order: tuple[Order, ...] = ()
@@ -85,9 +94,9 @@ class Stage:
     @property
     def plain(self) -> bool:
         """Whether it prints columns of a noisy table as they are."""
-        rest = self.where, self.folds, self.having, self.limit
+        rest = self.where, self.folds, self.having, self.qualify, self.limit
         bare = not (self.windows or self.order or self.offset)
-        return isinstance(self.of, Grouped) and self.of.sets is None and rest == (None,) * 4 and bare
+        return isinstance(self.of, Grouped) and self.of.sets is None and rest == (None,) * 5 and bare
 
 
 @dataclass(frozen=True)
@@ -122,6 +131,56 @@ def named(expr: Expr, names: Sequence[str]) -> str:
     """What a column is called where nobody named it: its own text."""
     text = _SLOT.sub(lambda found: names[int(found[1])], str(expr))
     return text if len(text) <= LONGEST_NAME else text[: LONGEST_NAME - 1] + "…"
+
+
+def fold_name(fold: Fold, names: Sequence[str]) -> str:
+    """What a fold is called where nobody named it."""
+    of = "" if fold.of is None else f"({named(fold.of, names)})"
+    where = "" if fold.where is None else f" filter (where {named(fold.where, names)})"
+    return fold.kind + (of if of or fold.kind == "count" else "()") + where
+
+
+def window_name(window: Window, names: Sequence[str]) -> str:
+    """Likewise; its partition is not said."""
+    order = ", ".join(named(one.of, names) for one in window.order)
+    return f"{fold_name(window.fold, names)} over ({f'order by {order}' if order else ''})"
+
+
+def told(source: Source, fields: Sequence[Sequence[str]], keys: Sequence[int]) -> tuple[list[str], list[str]]:
+    """(the columns of a table, what is done to the noisy ones to make it, a line a step). ``fields``: the columns of
+    each core, ``keys``: how many of these are keys.
+    """
+    if isinstance(source, Union):
+        made = [told(part, fields, keys) for part in source.parts]
+        return made[0][0], [line for _, lines in made for line in lines] + [f"{len(made)} tables below each other"]
+    if isinstance(source, Grouped):
+        beside = [name for core in source.beside for name in fields[core][keys[core] :]]
+        sets = [] if source.sets is None else [f"totals over {len(source.sets)} sets of keys"]
+        return [*fields[source.core], *beside], sets
+    names, lines = told(source.of, fields, keys)
+    if source.where is not None:
+        lines.append(f"rows where {named(source.where, names)}")
+    if source.folds is not None:
+        by = [named(key, names) for key in source.by]
+        found = [fold_name(fold, names) for fold in source.folds]
+        lines.append(f"{', '.join(found) or 'rows'} by {', '.join(by) or 'nothing: one row'}")
+        names = [*by, *found]
+    if source.having is not None:
+        lines.append(f"rows having {named(source.having, names)}")
+    for window in source.windows:
+        by = [named(key, names) for key in window.by]
+        lines.append(f"{window_name(window, names)}{f' within {chr(44).join(by)}' if by else ''}")
+        names = [*names, window_name(window, names)]
+    if source.qualify is not None:
+        lines.append(f"rows where {named(source.qualify, names)}")
+    columns = [(column.name, named(column.of, names)) for column in source.columns]
+    lines += [f"{name} = {of}" for name, of in columns if name != of]
+    if source.order:
+        lines.append("sorted by " + ", ".join(f"{named(o.of, names)}{' DESC' * o.falling}" for o in source.order))
+    if source.limit is not None or source.offset:
+        last = "on" if source.limit is None else f"to {source.offset + source.limit}"
+        lines.append(f"rows {source.offset + 1} {last}")
+    return [name for name, _ in columns], lines
 
 
 def is_public(expr: Expr, public: Sequence[bool]) -> bool:

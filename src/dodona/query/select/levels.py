@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from fractions import Fraction
@@ -25,8 +26,10 @@ from dodona.query.select.aggregates import (
 from dodona.query.select.finishing import Fold, Order, Window, place_of, rewritten, slot
 from dodona.query.text import refuse, translate
 
-_HELD, _WINDOW = "\x01", "\x02"  # stand for what was read already, and for a window
+_HELD, _WINDOW = "\x01", "\x02"  # stand for what was read already, and for a window;
+_PEOPLE, _RANKED = "\x03", "\x04"  # for a count of people and a quantile, whose columns stand behind those of sums
 _FOLDS = {"Sum": "sum", "Avg": "avg", "Min": "min", "Max": "max", "Count": "count", "CountIf": "count"}
+_BESIDE = {"Lag": "lag", "Lead": "lead"}
 _RANKS = {"Rank": "rank", "DenseRank": "dense_rank", "RowNumber": "row_number"}
 _NUMBERS = frozenset("DOUBLE FLOAT REAL DECIMAL NUMERIC BIGDECIMAL".split())  # noqa: SIM905
 _WHOLE = frozenset("INT BIGINT SMALLINT TINYINT INT128 UINT UBIGINT".split())  # noqa: SIM905
@@ -61,14 +64,18 @@ class Level(ABC):
 
         def behind(part: Expr) -> Expr | None:
             here = isinstance(part, Column) and part.name.startswith(_WINDOW)
-            return slot(base + int(part.name[1:])) if here else None  # type: ignore[union-attr]
+            return slot(base + int(part.name[1:])) if here else self.stood(part)  # type: ignore[union-attr]
 
         return rewritten(expr, behind)
+
+    def stood(self, _: Expr, /) -> Expr | None:
+        """The column that something stands for which was read before all columns were known."""
+        return None
 
     def _known(self, expr: Expr) -> Expr | None:
         if isinstance(expr, Column) and expr.name.startswith(_HELD):
             return self._held[int(expr.name[1:])]
-        if isinstance(expr, Column) and expr.name.startswith(_WINDOW):
+        if isinstance(expr, Column) and expr.name.startswith((_WINDOW, _PEOPLE, _RANKED)):
             return expr
         found = self.settled(expr)
         if found is None and isinstance(expr, Column):
@@ -146,9 +153,11 @@ class Level(ABC):
 
     def _window(self, tree: Any) -> Expr:
         require_frame(tree)
-        kind = type(tree.this).__name__
+        kind, away = type(tree.this).__name__, 0
         if kind in _RANKS:
             fold = Fold(_RANKS[kind])
+        elif kind in _BESIDE:
+            fold, away = Fold(_BESIDE[kind], self.read(tree.this.this)), _away(tree.this)
         elif kind in _FOLDS and kind != "CountIf":
             star = type(tree.this.this).__name__ == "Star"
             fold = Fold(_FOLDS[kind], None if star else self.read(tree.this.this))
@@ -159,8 +168,9 @@ class Level(ABC):
             fold,
             tuple(self.read(key) for key in tree.args.get("partition_by") or ()),
             self.orders(order.expressions) if order else (),
+            away,
         )
-        if fold.kind in _RANKS.values() and not made.order:
+        if (away or fold.kind in _RANKS.values()) and not made.order:
             raise refuse(tree, f"{fold.kind.upper()}() needs OVER (ORDER BY ...)")
         if made not in self.windows:
             self.windows.append(made)
@@ -174,6 +184,15 @@ class Level(ABC):
             of = self.read(tree.this) if place is None else items[place]
             made.append(Order(of, bool(tree.args.get("desc")), bool(tree.args.get("nulls_first"))))
         return tuple(made)
+
+
+def _away(tree: Any) -> int:
+    """LAG(x) and LAG(x, 2): how many rows away."""
+    given = tree.args.get("offset")
+    text = "1" if given is None else str(given.this) if type(given).__name__ == "Literal" else ""
+    if tree.args.get("default") or not re.fullmatch(r"[1-9][0-9]{0,5}", text):
+        raise refuse(tree, "LAG and LEAD take a column and a number of rows: COALESCE(LAG(n, 1) OVER (ORDER BY k), 0)")
+    return int(text)
 
 
 class RowLevel(Level):
@@ -196,16 +215,27 @@ class RowLevel(Level):
         if type(tree).__name__ == "Grouping":
             return self._grouping(tree)
         if type(tree).__name__ in QUANTILES:
-            if condition is not None:
-                raise refuse(tree, "a quantile takes no FILTER: put the condition in WHERE, or GROUP BY it")
-            found = read_quantile(tree)
-            assert found is not None
-            return self._column(Field("", "quantile"), found)
+            ranked = read_quantile(tree)
+            assert ranked is not None
+            of, fraction = ranked
+            kept = of if condition is None else Call("if", (condition, of, Literal(None)))
+            self.ranked += [(kept, fraction)] * ((kept, fraction) not in self.ranked)
+            return Column(f"{_RANKED}{self.ranked.index((kept, fraction))}")
         kind = aggregate_kind(tree)
         assert kind is not None
         if kind in ("every", "any"):
             return self._bool(tree, kind, condition)
-        return self._column(field_of(tree, kind, condition, self.collector))
+        found = field_of(tree, kind, condition, self.collector)
+        return Column(_PEOPLE) if found is self.collector.people else self._column(found)
+
+    def stood(self, part: Expr, /) -> Expr | None:
+        """Sums first, then people, then quantiles."""
+        if not isinstance(part, Column) or part.name[0] not in _PEOPLE + _RANKED:
+            return None
+        place = len(self.keys) + len(self.fields)
+        if part.name[0] == _RANKED:
+            place += (self.collector.people is not None) + int(part.name[1:])
+        return slot(place)
 
     def _grouping(self, tree: Any) -> Expr:
         """GROUPING(key): whether a row is a total over it."""
@@ -214,10 +244,7 @@ class RowLevel(Level):
             raise refuse(tree, "GROUPING takes one key of a ROLLUP, CUBE or GROUPING SETS")
         return self._column(Field(f"grouping({given[0]})", "grouping", axis=self.keys.index(given[0])))
 
-    def _column(self, field: Field, ranked: tuple[Expr, Fraction] | None = None) -> Expr:
-        if ranked is not None:
-            self.ranked += [ranked] * (ranked not in self.ranked)
-            return slot(len(self.keys) + self.ranked.index(ranked))
+    def _column(self, field: Field) -> Expr:
         self.fields += [field] * (field not in self.fields)
         return slot(len(self.keys) + self.fields.index(field))
 
@@ -227,7 +254,6 @@ class RowLevel(Level):
         if len(given) != 1:
             raise refuse(tree, f"{word_of(tree)} takes one condition")
         of = translate(given[0])
-        self.collector.rows = self.collector.rows or tree
         label = f"{'bool_and' if kind == 'every' else 'bool_or'}({of})"
         decides: Expr = Call("not", (of,)) if kind == "every" else of
         collector = self.collector

@@ -130,7 +130,9 @@ class Statement:
             alike = source == first if first and first.joins else first and same_name(source.table, first.table)
             if not alike:
                 raise refuse(
-                    _first(node), "all SELECTs over rows in one statement read the same tables: ask another one"
+                    _first(node),
+                    "all SELECTs over rows in one statement read the same tables. Ask a second statement; what a "
+                    f"public table says of a row is joined: JOIN {_first(node).name} USING (...) WHERE ...",
                 )
         return first
 
@@ -172,7 +174,20 @@ def source_of(tree: Any) -> Source | None:
     return Source(table, alias, tuple(_join(join) for join in joins))
 
 
+_SCHEMAS = frozenset({"public", "main", "dbo", "default"})
+
+
+def unqualified(table: Any) -> Any:
+    """A table without the name of a schema before it, where that is a usual one, or the table's own."""
+    schema = str(table.args.get("db") or "").strip('"')
+    if schema.casefold() in _SCHEMAS or (schema and same_name(schema, str(table.name))):
+        table.set("db", None)
+    return table
+
+
 def _named(table: Any) -> tuple[str, str]:
+    if type(table).__name__ == "Table":
+        unqualified(table)
     extra = [part for part, value in table.args.items() if value and part not in ("this", "alias")]
     if type(table).__name__ != "Table" or extra or not table.name:
         raise refuse(table, "FROM and JOIN take tables of this dataset by their names, and no other source")
@@ -319,6 +334,7 @@ def split_persons(text: str, whose: str | None) -> Nested | None:
     if whose is None:
         return None
     statement, bounds = split_options(uncommented(text))
+    statement = _in_place(statement, whose)
     found = [span for span in _subselects(statement) if _by_person(statement[slice(*span)], whose)]
     if not found:
         return None
@@ -342,6 +358,29 @@ def _subselects(text: str) -> Iterator[tuple[int, int]]:
             if depth == 0:
                 yield pieces[at + 1][1] + 1, place
                 break
+
+
+def _in_place(text: str, whose: str) -> str:
+    """With a table of people that WITH names first where FROM names it."""
+    pieces = [(match.group(), match.start()) for match in _PIECES.finditer(text)]
+    words = [piece.upper() for piece, _ in pieces]
+    if len(words) < 5 or words[0] != "WITH" or words[2:4] != ["AS", "("]:
+        return text
+    depth = 0
+    last = 2
+    while last + 1 < len(words) and (depth or last < 3):
+        last += 1
+        depth += (words[last] == "(") - (words[last] == ")")
+    inner, name = text[pieces[3][1] : pieces[last][1] + 1], words[1]
+    if depth or last + 1 >= len(words) or not _by_person(inner[1:-1], whose):
+        return text
+    more = words[last + 1] == ","
+    made, at = ["WITH "] if more else [""], pieces[last + 1][1] + more
+    for (_, place), word, before in zip(pieces[last + 2 :], words[last + 2 :], words[last + 1 :], strict=False):
+        if word == name and before == "FROM":
+            made.append(f"{text[at:place]}{inner} ")
+            at = place
+    return "".join(made) + text[at:]
 
 
 def _by_person(text: str, whose: str) -> bool:
