@@ -151,7 +151,10 @@ def test_who_comes_or_goes_moves_no_sum_by_more_than_is_charged(rows, gone, most
     lonely = {"orders": orders, "people": [row for row in rows["people"] if row[0] != gone]}
     owners = [{person for person, *_ in led({**rows, "lines": [line]})} for line in rows["lines"]]
     kept = [line for line, whom in zip(rows["lines"], owners, strict=True) if whom != {gone}]
-    sides = [rows, {**rows, **lonely}, {**rows, **lonely, "lines": kept}]
+    theirs = [{o[1] for o in rows["orders"] if o[0] == basket[1] is not None} for basket in rows["baskets"]]
+    baskets = [basket for basket, whom in zip(rows["baskets"], theirs, strict=True) if whom != {gone}]
+    alone = {**lonely, "baskets": baskets}
+    sides = [rows, {**rows, **lonely}, {**rows, **lonely, "lines": kept}, {**rows, **alone, "lines": kept}]
     oracles = [dataset(tables("memory", Path(), side, most=most))[source] for side in sides]
     request = _request(oracles[0])
     plan, _ = oracles[0]._priced(request)[:2]
@@ -224,6 +227,15 @@ def test_a_file_states_keys(tmp_path):
     data = dd.open(tmp_path / "shop.toml", create=True)
     assert data.sql("SELECT COUNT(*) AS n FROM lines", share=0.5)[0][0].margin > 0
     assert str(data["lines"]._table.unit) == "one customer with at most 4 row(s)"  # type: ignore[union-attr]
+
+
+def test_rows_that_keys_lead_through_are_known_by_what_they_are(tmp_path):
+    """So that a server gives no second budget to a table that is led, or to one on the way."""
+    held = tables("parquet", tmp_path, drawn())
+    led = dataset(held)["lines"]._table  # type: ignore[attr-defined]
+    for name in ("lines", "baskets", "orders"):
+        assert held[name].identities()
+        assert held[name].identities() <= led.identities()
 
 
 def test_what_leads_nowhere_is_refused(tmp_path):

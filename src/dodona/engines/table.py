@@ -96,6 +96,7 @@ class Table:
         self._stored = None if isinstance(source, Engine) else source
         self._beneath: tuple[Engine, ...] = ()
         self.tables: Tables | None = None  # of its dataset, where it is in one
+        self._led: tuple[Table, ...] = ()  # where keys lead to whose its rows are: it, and the tables on the way
         self._made: tuple[str, str] | None = None  # where people are made of rows: how, and what those mean
 
     def within(self, tables: Tables, name: str, whom: str | None, terms: str | None) -> Table:
@@ -120,7 +121,9 @@ class Table:
         table.given = source if home_of(source) is None else None
         table.engine = open_engine(source, home_of(source), Terms(self.schema, table.unit, public_rows=False))
         table._beneath = (self.engine,)  # whatever it holds open, ours reads
+        over = tuple(over)
         table._source = ";".join(one._source for one in (self, *over))
+        table._led = (self, *over)
         return table
 
     def restated(self, schema: Schema) -> Table:
@@ -236,6 +239,8 @@ class Table:
 
     def identities(self) -> frozenset[str]:
         """What the rows are, under whatever name (``homes.py``); empty for rows in memory."""
+        if self._led:  # what says whose they are included
+            return frozenset().union(*(table.identities() for table in self._led))
         return frozenset() if self._home is None else self._home.identities(self._source)
 
     def __repr__(self) -> str:
