@@ -18,6 +18,7 @@ from dodona.oracles.fronts import quoted
 from dodona.oracles.oracle import Request
 from dodona.query.persons import read_persons
 from dodona.query.plan import compile_query
+from dodona.query.unit import Bounds
 from dodona.testing.oracles import seeded_curator
 
 SCHEMA = dd.Schema(
@@ -160,6 +161,80 @@ def test_one_person_who_is_all_rows_counts_as_one():
     )
     inner = "SELECT patient, GREATEST(LEAST(SUM(cost), 500), 0) AS x FROM visits GROUP BY patient"
     assert values(dd.Exact(table(stored)).sql(f"SELECT COUNT(*), SUM(x) FROM ({inner})")) == [[1, 500]]
+
+
+CLIPPED = "SELECT ward, SUM(cost) AS s, COUNT(*) AS n, COUNT(DISTINCT patient) AS p FROM visits WHERE age > 20 "
+WRITTEN = (
+    "SELECT ward, SUM(s) AS s, SUM(n) AS n, COUNT(*) AS p FROM (SELECT patient, ward, GREATEST(LEAST(SUM(cost), 150), "
+    "-150) AS s, LEAST(COUNT(*), 3) AS n FROM visits WHERE age > 20 GROUP BY patient, ward) GROUP BY ward "
+    "HAVING SUM(s) > 0 ORDER BY ward DESC OPTIONS (max_groups = 2)"
+)
+
+
+def test_a_clip_is_of_each_persons_sum(tmp_path):
+    """As if people had been written out, on every way to say it, at their price."""
+    stored = rows(1_500, 200)
+    pq.write_table(stored, tmp_path / "visits.parquet")
+    asked = (
+        CLIPPED
+        + "GROUP BY ward HAVING SUM(cost) > 0 ORDER BY ward DESC OPTIONS (clip = 150, max_rows = 3, max_groups = 2)"
+    )
+    expected = values(dd.Exact(table(stored)).sql(WRITTEN))
+    assert len(expected) == 3
+    assert values(dd.Exact(table(stored)).sql(asked)) == expected
+    assert values(dd.Exact(table(tmp_path / "visits.parquet")).sql(asked)) == expected
+    curator = dd.Curator(table(stored), dd.Budget(epsilon=10))
+    assert str(curator.price(asked, share=0.1).margin) == str(curator.price(WRITTEN, share=0.1).margin)
+    whole = "SELECT patient, GREATEST(LEAST(SUM(cost), 150), -150) AS s FROM visits WHERE old GROUP BY patient"
+    once = dd.Exact(table(stored)).persons(whole).ask("s").total
+    bounded = dd.Exact(table(stored)).bounded(clip=150)
+    assert bounded.ask(dd.Gate(dd.parse("old"), dd.Value(dd.parse("cost")))).total == once
+    assert bounded.sql("SELECT SUM(cost) AS s FROM visits WHERE old").to_dicts()[0]["s"] == pytest.approx(once)
+    assert bounded.sql("SELECT SUM(cost) FILTER (WHERE old) AS s FROM visits").to_dicts()[0]["s"] == pytest.approx(once)
+    mean = bounded.bounded(max_rows=1000).sql("SELECT AVG(cost) AS m FROM visits OPTIONS (clip = 4000)")
+    assert mean.to_dicts()[0]["m"] == pytest.approx(
+        dd.Exact(table(stored, dd.Unit("patient", 10**6))).sql("SELECT AVG(cost) AS m FROM visits").to_dicts()[0]["m"],
+        abs=1e-2,
+    )
+
+
+@pytest.mark.parametrize(
+    ("asked", "said"),
+    [
+        ("SELECT COUNT(*) FROM visits OPTIONS (clip = 5)", "has no bound: write LEAST"),
+        ("SELECT MEDIAN(cost) FROM visits OPTIONS (clip = 5)", "SUM, AVG, COUNT"),
+        ("SELECT SUM(cost) FROM visits OPTIONS (clip = 5, max_rows_per_group = 2)", "leave out max_rows_per_group"),
+        ("SELECT SUM(cost) FROM visits OPTIONS (clip = 0)", "clip must be a number"),
+        ("SELECT SUM(cost) FROM visits OPTIONS (max_rows = 2.5)", "but for clip"),
+        ("SELECT ward, SUM(cost) FROM visits GROUP BY ROLLUP (ward) OPTIONS (clip = 5)", "takes keys"),
+        ("WITH a AS (SELECT SUM(cost) FROM visits) SELECT 1 FROM a OPTIONS (clip = 5)", "one SELECT over rows"),
+        (
+            "SELECT SUM(x) FROM (SELECT patient, MAX(age) AS x FROM visits GROUP BY patient) OPTIONS (clip = 5)",
+            "leave out max_rows_per_group and clip",
+        ),
+    ],
+)
+def test_what_cannot_be_clipped_is_refused_before_a_charge(asked, said):
+    curator = dd.Curator(table(rows(50, 9)), dd.Budget(epsilon=1))
+    with pytest.raises(BadQuery, match=said):
+        curator.sql(asked, share=0.5)
+    bounded = curator.bounded(clip=5)
+    for refused in (
+        lambda: bounded.select(["old"], share=0.5),
+        lambda: bounded.ask(dd.Partition(dd.parse("ward"), dd.Value(dd.parse("cost"))), share=0.5),
+    ):
+        with pytest.raises((Unsupported, Refused, BadQuery)):
+            refused()
+    assert curator.left == 1
+
+
+def test_a_clip_without_a_sum_is_refused():
+    """Whoever hands a request with a clip to a curator gets no answer without it."""
+    curator = dd.Curator(table(rows(50, 9)), dd.Budget(epsilon=1))
+    query, bounds = dd.Value(dd.parse("cost")), Bounds(clip=5.0)
+    with pytest.raises(BadQuery, match="a clip is of the sums that a SELECT states"):
+        curator.answer(Request(query, Effort.of(share=0.5), bounds=bounds))
+    assert curator.left == 1
 
 
 def test_people_are_paid_for_by_the_ledger_of_their_rows(tmp_path):

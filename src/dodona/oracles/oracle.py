@@ -36,6 +36,7 @@ from dodona.query.select import (
     read_from,
     split_persons,
 )
+from dodona.query.select.clip import split_clipped
 from dodona.query.statistic import Losses, Query, Stack, as_expr, as_query
 from dodona.query.unit import Bounds
 
@@ -106,6 +107,11 @@ class Oracle(ABC):
     @property
     def whose(self) -> str | None:
         """The column that says whose row it is, where the oracle knows of one."""
+        return None
+
+    @property
+    def clip(self) -> float | None:
+        """How far from 0 one person's sums may be, where statements say nothing else."""
         return None
 
     @property
@@ -199,7 +205,9 @@ class Oracle(ABC):
         people, each made of its rows first.
         """
         statement = Statement(text) if isinstance(text, str) else text
-        nested = split_persons(statement.text, self.whose)
+        nested = split_persons(statement.text, self.whose) or split_clipped(
+            statement, self.schema, self.whose, self.clip
+        )
         if nested is not None:
             made = self.persons(nested.inner, max_groups=nested.bounds.max_groups, max_rows=nested.bounds.max_rows)
             oracle, select = made.read(nested.outer(made.name), other=other)
@@ -320,16 +328,23 @@ class Oracle(ABC):
         return projected(self, fitted.subspace)
 
     def bounded(
-        self, *, max_rows: int | None = None, max_groups: int | None = None, max_rows_per_group: int | None = None
+        self,
+        *,
+        max_rows: int | None = None,
+        max_groups: int | None = None,
+        max_rows_per_group: int | None = None,
+        clip: float | None = None,
     ) -> Oracle:
         """The same oracle, each of whose questions counts at most so much of one person's rows.
 
         ``max_rows``: in all. ``max_groups``: in so many groups of the question. ``max_rows_per_group``: in each of
         them. What is not stated is as the table says. Rows that a question does not count take nobody's place.
+        ``clip``: of statements, and of sums of an expression; one person's sum is put within -clip and clip, whatever
+        rows it is of, none of which is left out: ``max_rows`` is then what their number is put within.
         """
         from dodona.oracles.view import Bounded
 
-        return Bounded(self, Bounds(max_rows, max_groups, max_rows_per_group))
+        return Bounded(self, Bounds(max_rows, max_groups, max_rows_per_group, clip))
 
     def persons(self, select: str, **stated: Unpack[OfPeople]) -> Oracle:
         """The people that an inner SELECT makes of the rows, one row each: ``persons("SELECT patient, LEAST(SUM(cost),

@@ -19,7 +19,7 @@ import time
 import weakref
 from copy import copy
 from dataclasses import replace
-from typing import Any
+from typing import Any, Unpack
 from urllib.parse import quote, urlsplit
 
 from dodona.errors import (
@@ -35,6 +35,7 @@ from dodona.errors import (
 from dodona.oracles.answer import Answer, Finding, Price, Selection
 from dodona.oracles.oracle import Oracle, Request
 from dodona.query.expr import expr_from_json
+from dodona.query.persons import OfPeople
 from dodona.query.schema import Schema
 from dodona.query.select import Scope, Source, read_from
 
@@ -181,7 +182,7 @@ class Remote(Oracle):
         self._schema = Schema.read(about["schema"])
         self._rows: int | None = about["rows"]
         self._whose: str | None = about["whose"]
-        self._called, self._from = dataset, ""
+        self._called, self._source = dataset, dict[str, Any]()
         self._joins: dict[Source, tuple[Remote, Scope]] = {}
 
     @property
@@ -205,10 +206,19 @@ class Remote(Oracle):
             found = json.loads(self._line.post(self._path("join"), {"from": str(source)}))
             other = copy(self)
             other._schema, other._called, other._joins = Schema.read(found["schema"]), found["name"], {}
-            other._from = str(source)
+            other._source = {"from": str(source)}
             conditions = tuple(map(expr_from_json, found["conditions"]))
             self._joins[source] = other, Scope(found["tables"], conditions)
         return self._joins[source]
+
+    def persons(self, select: str, **stated: Unpack[OfPeople]) -> Oracle:
+        """People made of rows there."""
+        people = {"select": select, **{name: value for name, value in stated.items() if value is not None}}
+        found = json.loads(self._line.post(self._path("join"), {"people": people}))
+        other = copy(self)
+        other._schema, other._called, other._rows = Schema.read(found["schema"]), found["name"], found["rows"]
+        other._source, other._joins = {"people": people}, {}
+        return other
 
     def join(self, text: str, *, rows: int | None = None) -> Oracle:
         """As everywhere; rows without a match are left out there. How many rows a join has is not said over a line."""
@@ -233,7 +243,7 @@ class Remote(Oracle):
     def estimate(self, request: Request) -> Price:
         """Priced there; nothing is charged."""
         asked, put = self._put(request)
-        body = {**asked, **self._read_from(asked), "effort": put.effort.to_json()}
+        body = {**asked, **self._source_of(asked), "effort": put.effort.to_json()}
         return Price.from_json(self._line.post(self._path("price"), body))
 
     def choose(self, request: Request, mechanism: str) -> Selection:
@@ -250,19 +260,19 @@ class Remote(Oracle):
     def _put(self, request: Request) -> tuple[dict[str, Any], Request]:
         """A question as it travels: a SELECT as its text, unless a view has rewritten what it asks."""
         select, effort = request.select, request.effort
-        if select is not None and select.query == request.query:
+        if select is not None and select.query == request.query and "people" not in self._source:
             return {"sql": select.text, **_bounds(request)}, request
         if select is not None and effort.kind == "tolerance" and self._rows is not None:  # there it is of means
             effort = replace(effort, amount=effort.amount / max(self._rows, 1))
         return {"query": request.query.to_json(), **_bounds(request)}, replace(request, effort=effort)
 
     def _charged(self, route: str, asked: dict[str, Any], request: Request) -> str:
-        body = {**asked, **self._read_from(asked), "effort": request.effort.to_json()}
+        body = {**asked, **self._source_of(asked), "effort": request.effort.to_json()}
         return self._line.post(self._path(route), body, request.key or secrets.token_hex(16))
 
-    def _read_from(self, asked: dict[str, Any]) -> dict[str, str]:
-        """The tables joined, where what is asked does not say them by itself."""
-        return {"from": self._from} if self._from and "sql" not in asked else {}
+    def _source_of(self, asked: dict[str, Any]) -> dict[str, Any]:
+        """The tables joined, or the people, where what is asked does not say them by itself."""
+        return {} if "sql" in asked else self._source
 
     def _about(self) -> Any:
         return self._line.get("v1", "datasets", self._dataset)

@@ -81,6 +81,11 @@ class Front(Oracle):
         return self._behind.whose
 
     @property
+    def clip(self) -> float | None:
+        """As behind."""
+        return self._behind.clip
+
+    @property
     def sees_totals(self) -> bool:
         """As behind."""
         return self._behind.sees_totals
@@ -129,7 +134,49 @@ class Bounded(Front):
         require_people(behind)
         self._bounds = bounds
 
+    @property
+    def clip(self) -> float | None:
+        """As stated here, or behind."""
+        return self._behind.clip if self._bounds.clip is None else self._bounds.clip
+
+    def persons(self, select: str, **stated: Unpack[OfPeople]) -> Oracle:
+        """As behind, in so many groups and of so many rows as the bounds say, where nothing else is stated."""
+        own = self._bounds
+        stated["max_groups"] = stated.get("max_groups") or own.max_groups
+        stated["max_rows"] = stated.get("max_rows") or own.max_rows
+        return self._behind.persons(select, **stated)
+
+    def answer(self, request: Request) -> Answer:
+        """Answered behind, or of people where a sum is clipped."""
+        oracle, asked = self._clipped(request)
+        return oracle.answer(asked)
+
+    def estimate(self, request: Request) -> Price:
+        """Priced as it is answered."""
+        oracle, asked = self._clipped(request)
+        return oracle.estimate(asked)
+
+    def _clipped(self, request: Request) -> tuple[Oracle, Request]:
+        """The question as it is asked: the sum of an expression of rows is one of people, where it is clipped."""
+        if self.clip is None:
+            return self._behind, self._asked(request)
+        query, where = request.query, ""
+        if isinstance(query, Gate):
+            query, where = query.of, f" WHERE {query.where}"
+        if not isinstance(query, Value):
+            raise Unsupported(
+                "a clip is of one person's sum of one expression, or of the sums that a SELECT states. Make people of "
+                f"rows for other questions: persons('SELECT {self.whose}, LEAST(SUM(x), 500) AS x FROM ...')."
+            )
+        whose, most = Column(str(self.whose)), f"{self.clip:.6f}"
+        made = f"GREATEST(LEAST(SUM({query.expr}), {most}), -{most}) AS clipped"
+        select = f"SELECT {whose}, {made} FROM {Column(self.name)}{where} GROUP BY {whose}"
+        text = request.text or str(request.query)
+        return self.persons(select), replace(request, query=Value(Column("clipped")), text=text)
+
     def _asked(self, request: Request) -> Request:
+        if self._bounds.clip is not None:
+            raise Unsupported("a clip is of sums: choose and run without one, or make people of rows with persons().")
         return replace(request, bounds=self._bounds if request.bounds is None else request.bounds.over(self._bounds))
 
 

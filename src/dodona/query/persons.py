@@ -251,6 +251,8 @@ class _Reader:
                     "(max_rows = ...) for what so many rows can come to. The noise is made for it."
                 )
             found.append(stated if stated is not None else each * (rows or 0))
+        found[0] = max(found[0], 0.0) if natural[0] == 0 else found[0]  # what never falls below 0 needs no room there
+        found[1] = min(found[1], 0.0) if natural[1] == 0 else found[1]
         ends = (float(max(found[0], -LARGEST_INTEGER)), float(min(found[1], LARGEST_INTEGER)))
         if not ends[0] < ends[1]:
             raise BadQuery(f"the range of {what.sql()} must have a low end below its high end. Got {ends}.")

@@ -41,6 +41,7 @@ from dodona.query.sensitivity import Norms
 from dodona.query.statistic import Gate, Partition, Query
 
 MOST_ROWS = 1_000_000
+MOST_CLIP = 10**12
 
 
 @dataclass(frozen=True)
@@ -48,18 +49,19 @@ class Bounds:
     """What one question lets a unit count with; what is None is as the table says.
 
     ``max_rows``: rows in all. ``max_groups``: groups of the question that its rows lie in. ``max_rows_per_group``: rows
-    in each of them.
+    in each of them. ``clip``: of statements, how far from 0 its sums may be (``query/select/clip.py``).
     """
 
     max_rows: int | None = None
     max_groups: int | None = None
     max_rows_per_group: int | None = None
+    clip: float | None = None
 
     def __post_init__(self) -> None:
         for name, bound in self.describe().items():
-            require_bound(name, bound)
+            (require_clip if name == "clip" else require_bound)(name, bound)
 
-    def describe(self) -> dict[str, int]:
+    def describe(self) -> dict[str, Any]:
         """What is stated, as plain data."""
         return {name: bound for name, bound in vars(self).items() if bound is not None}
 
@@ -74,6 +76,12 @@ class Bounds:
     def over(self, other: Bounds | None) -> Bounds:
         """These, and where they say nothing those."""
         return self if other is None else Bounds(**{**other.describe(), **self.describe()})
+
+
+def require_clip(name: str, clip: Any) -> None:
+    """Refuses what a person's sum cannot be put within."""
+    if isinstance(clip, bool) or not isinstance(clip, int | float) or not 1e-6 <= clip <= MOST_CLIP:
+        raise BadSchema(f"a {name} must be a number from 0.000001 to {MOST_CLIP:,}. Got {clip!r}.")
 
 
 def require_bound(name: str, bound: Any) -> None:
@@ -157,6 +165,10 @@ class Unit:
         """The unit as one question bounds it."""
         if bounds is None or not bounds.describe():
             return self
+        if bounds.clip is not None:
+            raise BadQuery(
+                "a clip is of the sums that a SELECT states: OPTIONS (clip = 500), or bounded(clip=500).sql(...)."
+            )
         if self.column is None:
             raise BadQuery(
                 "nobody knows whose rows these are, so no question can leave out any: a unit without a column has the "

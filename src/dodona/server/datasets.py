@@ -20,7 +20,7 @@ from math import floor
 from pathlib import Path
 from typing import Any
 
-from dodona.errors import DodonaError
+from dodona.errors import BadQuery, DodonaError
 from dodona.oracles.curator import Curator
 from dodona.oracles.fronts import gated
 from dodona.oracles.oracle import Oracle
@@ -30,8 +30,11 @@ from dodona.privacy.ledger.sums import read_grant
 from dodona.query.schema import same_name
 from dodona.query.select import Scope as Names
 from dodona.query.select import Select, Source, Statement, read_from
+from dodona.query.select.source import source_of
+from dodona.query.text import parse_tree
 from dodona.server.guard import not_found
 from dodona.server.keys import Key
+from dodona.server.requests import PeopleBody
 from dodona.server.settings import Heads, Pacer, Served, Settings, read_sources
 
 FRESH = 0.1
@@ -222,14 +225,23 @@ class Dataset:
 
     def source(self, key: Key, source: Source) -> tuple[Oracle, Names]:
         """The oracle of tables joined, all of which the key must open; what is public needs no key."""
-        for named in (source.table, *(join.table for join in source.joins)):
+        self._require_open(key, source)
+        return self.asker(key).joined(source)
+
+    def _require_open(self, key: Key, source: Source | None) -> None:
+        for named in () if source is None else (source.table, *(join.table for join in source.joins)):
             private = () if self.table.tables is None else self.table.tables.private
             if any(same_name(named, own) and not key.allows(own) for own in private):
                 raise not_found()
-        return self.asker(key).joined(source)
 
-    def joined(self, key: Key, text: str | None) -> Oracle:
-        """The oracle of this table, or of what FROM says."""
+    def joined(self, key: Key, text: str | None, people: PeopleBody | None = None) -> Oracle:
+        """The oracle of this table, of what FROM says, or of people made of rows."""
+        if people is not None:
+            if text is not None:
+                raise BadQuery("people's SELECT says itself what it reads: leave out from.")
+            self._require_open(key, source_of(parse_tree(people.select)))
+            stated = people.model_dump()
+            return self.asker(key).persons(stated.pop("select"), **stated)
         if text is None:
             return self.asker(key)
         oracle, scope = self.source(key, read_from(text))

@@ -56,16 +56,6 @@ class EffortBody(Strict):
         return Effort.of(**self.model_dump())
 
 
-class Sourced(Strict):
-    """What may be asked of several tables."""
-
-    source: Text | None = Field(
-        None,
-        alias="from",
-        description="Tables joined, as FROM writes them: visits JOIN zips USING (zip). A SELECT says it by itself.",
-    )
-
-
 class BoundsBody(Strict):
     """With how many rows, and in how many groups, one person counts; what is not stated is as the dataset says."""
 
@@ -76,6 +66,27 @@ class BoundsBody(Strict):
     def bounds(self) -> Bounds:
         """As the library's value."""
         return Bounds(**self.model_dump())
+
+
+class PeopleBody(Strict):
+    """People made of their rows: the inner SELECT, and what may be stated of them."""
+
+    select: Text
+    max_groups: Most | None = None
+    max_rows: Most | None = None
+    rows: Annotated[int, Field(ge=1, le=2**40)] | None = None
+
+
+class Sourced(Strict):
+    """What may be asked of several tables, of people made of rows, and with so much of each person."""
+
+    source: Text | None = Field(
+        None,
+        alias="from",
+        description="Tables joined, as FROM writes them: visits JOIN zips USING (zip). A SELECT says it by itself.",
+    )
+    people: PeopleBody | None = None
+    bounds: BoundsBody | None = None
 
 
 class FreeBody(Strict):
@@ -100,7 +111,6 @@ class QuestionBody(FreeBody, Sourced):
     """One question with its effort."""
 
     effort: EffortBody
-    bounds: BoundsBody | None = None
 
 
 class SqlBody(Strict):
@@ -111,9 +121,10 @@ class SqlBody(Strict):
 
 
 class JoinBody(Strict):
-    """Tables joined, as FROM writes them."""
+    """Tables joined, as FROM writes them, or people made of rows: one of the two."""
 
-    source: Text = Field(alias="from")
+    source: Text | None = Field(None, alias="from")
+    people: PeopleBody | None = None
 
 
 class LossesBody(Sourced):
@@ -121,7 +132,6 @@ class LossesBody(Sourced):
 
     columns: Annotated[list[Annotated[str, Field(max_length=255)]], Field(min_length=1, max_length=300)] | None = None
     effort: EffortBody
-    bounds: BoundsBody | None = None
 
 
 class SelectBody(Sourced):
@@ -131,7 +141,6 @@ class SelectBody(Sourced):
     query: dict[str, Any] | None = None
     mechanism: Annotated[str, Field(max_length=40)] = "best"
     effort: EffortBody
-    bounds: BoundsBody | None = None
 
 
 class RunBody(Sourced):

@@ -114,10 +114,11 @@ class Dataset(BaseModel):
 
 
 class Joined(BaseModel):
-    """The public facts of tables joined: what each column is, and what it is called by its table."""
+    """The public facts of tables joined: what each column is, and what it is called by its table; or of people."""
 
     name: str
     columns: dict[str, Any] = Field(alias="schema")
+    rows: int | None
     tables: dict[str, dict[str, str]]
     conditions: list[Any]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from fractions import Fraction
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from dodona.errors import BadQuery, Refused
 from dodona.server.datasets import Datasets
 from dodona.server.guard import Problem
 from dodona.server.keys import Key
+from dodona.server.requests import PeopleBody
 from dodona.server.settings import Settings, read_sources
 from tests.support.servers import add_key, in_thread
 
@@ -123,6 +125,52 @@ def test_a_server_answers_about_tables_joined(tmp_path):
             ben.join("patients")
 
 
+PEOPLE = "SELECT patient, LEAST(SUM(cost), 50) AS spent, LEAST(COUNT(*), 3) AS visits FROM visits GROUP BY patient"
+
+
+def test_people_and_bounds_mean_the_same_over_http(tmp_path):
+    file = write(tmp_path)
+    Config.read(file).open_curator("curator", create=True).ledger.close()
+    here = dd.open(file)["visits"]
+    key = add_key(tmp_path, "ana")
+    with in_thread(tmp_path, [file]) as url:
+        there = dd.connect(url, key=key, dataset="visits")
+        nested = f"SELECT AVG(spent) AS mean FROM ({PEOPLE})"
+        clipped = "SELECT SUM(cost) AS spent FROM visits OPTIONS (clip = 2)"
+        for statement in (nested, clipped):
+            asked = [oracle.price(statement, share=0.01) for oracle in (there, here)]
+            assert asked[0].cost == asked[1].cost
+            assert str(asked[0].margin) == str(asked[1].margin)
+        assert there.sql(clipped, share=0.1).to_dicts()[0]["spent"] == pytest.approx(6, abs=0.5)
+        people, own = (oracle.persons(PEOPLE, rows=4) for oracle in (there, here))
+        assert (people.schema, people.rows, people.whose) == (own.schema, 4, "patient")
+        assert people.price("spent", share=0.01).cost.neighbours == own.price("spent", share=0.01).cost.neighbours
+        assert people.ask("visits >= 2", share=0.01).total == pytest.approx(1, abs=0.5)
+        assert people.sql("SELECT SUM(spent) AS s FROM visits", share=0.01).to_dicts()[0]["s"] == pytest.approx(
+            10, abs=1
+        )
+        assert people.select(["visits = 1", "visits = 2"], share=0.01).index == 0
+        assert there.bounded(clip=2).ask("cost", share=0.1).total == pytest.approx(6, abs=0.5)
+        few = there.bounded(max_rows=1)
+        assert few.ask("1", share=0.01).total == pytest.approx(3, abs=0.5)
+        assert few.price("1", share=0.01).margin == here.bounded(max_rows=1).price("1", share=0.01).margin
+        with pytest.raises(BadQuery, match="GROUP BY patient"):
+            there.persons("SELECT cost FROM visits")
+        body = {"kind": "intervals", "settings": {"column": "visits"}, "effort": {"share": "0.00001"}}
+        price = lambda **more: there._line.post(  # noqa: E731
+            ("v1", "datasets", "visits", "releases", "price"), {**body, **more}
+        )
+        stated = {"select": PEOPLE, "rows": 4}
+        assert "spent" not in price(people=stated)
+        cost = {**body, "settings": {"column": "cost"}}
+        loose, tight = (
+            there._line.post(("v1", "datasets", "visits", "releases", "price"), {**cost, "bounds": {"max_rows": most}})
+            for most in (4, 1)
+        )
+        errors = [json.loads(found)["methods"][0]["error"] for found in (loose, tight)]
+        assert errors[1] < errors[0]
+
+
 def test_a_key_joins_only_what_it_opens(tmp_path):
     file = write(tmp_path)
     Config.read(file).open_curator("curator", create=True).ledger.close()
@@ -137,6 +185,10 @@ def test_a_key_joins_only_what_it_opens(tmp_path):
         visits.read(key, "SELECT SUM(age) AS a FROM patients")
     inner = "SELECT visits.patient, MAX(age) AS x FROM visits JOIN patients ON visits.patient = patients.id"
     nested = f"SELECT SUM(x) AS s FROM ({inner} GROUP BY visits.patient)"
+    for text in (nested, "SELECT age, COUNT(*) FROM patients GROUP BY id"):
+        people = PeopleBody(select=inner + " GROUP BY visits.patient" if text is nested else text)
+        with pytest.raises(Problem):
+            visits.joined(key, None, people)
     for text in (nested, f"WITH visits AS (SELECT COUNT(*) AS n FROM visits) {nested}"):
         with pytest.raises((Problem, Refused)):
             visits.read(key, text)

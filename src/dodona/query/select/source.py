@@ -232,8 +232,8 @@ def _join(tree: Any) -> Join:
 
 # The last thing in a text, without quotes or parentheses inside: so it is in no text, name or call of the statement.
 _OPTIONS = re.compile(r"(?<!\w)OPTIONS\s*\(([^()'\"]*)\)\s*\Z", re.IGNORECASE)
-_OPTION = re.compile(r"\s*([a-z_]+)\s*=\s*([0-9]{1,9})\s*", re.IGNORECASE)
-_NAMES = ("max_rows", "max_groups", "max_rows_per_group")
+_OPTION = re.compile(r"\s*([a-z_]+)\s*=\s*([0-9]{1,13})(\.[0-9]{1,6})?\s*", re.IGNORECASE)
+_NAMES = ("max_rows", "max_groups", "max_rows_per_group", "clip")
 
 
 def split_options(text: str) -> tuple[str, Bounds | None]:
@@ -244,16 +244,16 @@ def split_options(text: str) -> tuple[str, Bounds | None]:
     found = _OPTIONS.search(text) if isinstance(text, str) else None
     if found is None:
         return text, None
-    stated: dict[str, int] = {}
+    stated: dict[str, Any] = {}
     for part in found.group(1).split(","):
         read = _OPTION.fullmatch(part)
         name = "" if read is None else read.group(1).lower()
-        if read is None or name not in _NAMES or name in stated:
+        if read is None or name not in _NAMES or name in stated or (read.group(3) and name != "clip"):
             raise BadQuery(
-                f"OPTIONS takes {', '.join(_NAMES)}, each once and a whole number: OPTIONS (max_rows = 4).",
+                f"OPTIONS takes {', '.join(_NAMES)}, each once, in whole numbers but for clip: OPTIONS (max_rows = 4).",
                 found.start(),
             )
-        stated[name] = int(read.group(2))
+        stated[name] = float(read.group(2) + (read.group(3) or "")) if name == "clip" else int(read.group(2))
     try:
         return text[: found.start()], Bounds(**stated)
     except BadSchema as error:
@@ -340,8 +340,11 @@ def split_persons(text: str, whose: str | None) -> Nested | None:
         return None
     if len(found) > 1:
         raise BadQuery("people are made of rows in one place of a statement: ask a second one.", found[1][0])
-    if bounds is not None and bounds.max_rows_per_group is not None:
-        raise BadQuery("a person's rows are summed, and none is left out: bound sums by LEAST, not rows per group.")
+    if bounds is not None and (bounds.max_rows_per_group is not None or bounds.clip is not None):
+        raise BadQuery(
+            "where people are made of rows, none is left out: bound their sums by LEAST and GREATEST, and leave out "
+            "max_rows_per_group and clip."
+        )
     start, stop = found[0]
     return Nested(statement[: start - 1], statement[start:stop], statement[stop + 1 :], bounds or Bounds())
 

@@ -74,7 +74,7 @@ async def losses(request: HttpRequest, dataset: str) -> Response:
 
     def work(raw: bytes, name: str | None, key: Key, data: Dataset) -> Any:
         body = requests.checked(requests.LossesBody, requests.parse(raw))
-        oracle = data.joined(key, body.source)
+        oracle = data.joined(key, body.source, body.people)
         query = Losses(tuple(oracle.schema.stored if body.columns is None else body.columns))
         text = f"losses of {', '.join(query.columns)}"
         asked = Request(query, body.effort.effort(), name, text, MOST_NUMBERS, bounds=_bounds(body.bounds))
@@ -92,7 +92,7 @@ async def select(request: HttpRequest, dataset: str) -> Response:
         body = requests.checked(requests.SelectBody, requests.parse(raw))
         if (body.candidates is None) == (body.query is None):
             raise BadQuery("exactly one of candidates and query must be given.")
-        oracle = data.joined(key, body.source)
+        oracle = data.joined(key, body.source, body.people)
         if body.candidates is not None:
             query: Query = Stack(tuple(map(as_query, body.candidates)))
         else:
@@ -105,15 +105,22 @@ async def select(request: HttpRequest, dataset: str) -> Response:
 
 @router.post("/join", **asks(requests.JoinBody, outputs.Joined))
 async def join(request: HttpRequest, dataset: str) -> Response:
-    """The public facts of tables joined, and what names mean there; reads no row, charges nothing."""
+    """The public facts of tables joined, and what names mean there, or of people; reads no row, charges nothing."""
     service, key, data = await _opened(request, dataset)
     body = await requests.read_body(request, requests.JoinBody)
 
     def work() -> dict[str, Any]:
+        if (body.source is None) == (body.people is None):
+            raise BadQuery("exactly one of from and people must be given.")
+        if body.source is None:
+            oracle = data.joined(key, None, body.people)
+            about = {"name": oracle.name, "schema": oracle.schema.describe(), "rows": oracle.rows}
+            return {**about, "tables": {}, "conditions": []}
         oracle, scope = data.source(key, read_from(body.source))
         conditions = [condition.to_json() for condition in scope.conditions]
         tables = {called: dict(own) for called, own in scope.columns.items()}
-        return {"name": oracle.name, "schema": oracle.schema.describe(), "tables": tables, "conditions": conditions}
+        about = {"name": oracle.name, "schema": oracle.schema.describe(), "rows": oracle.rows}
+        return {**about, "tables": tables, "conditions": conditions}
 
     return Response(json.dumps(await service.off_loop(work)), media_type="application/json")
 
@@ -124,7 +131,8 @@ async def run(request: HttpRequest, dataset: str) -> Response:
 
     def work(raw: bytes, name: str | None, key: Key, data: Dataset) -> Any:
         body = requests.checked(requests.RunBody, requests.parse(raw))
-        return data.joined(key, body.source).perform(Request(procedure_of(body.procedure), body.effort.effort(), name))
+        asked = Request(procedure_of(body.procedure), body.effort.effort(), name, bounds=_bounds(body.bounds))
+        return data.joined(key, body.source, body.people).perform(asked)
 
     return await _charged(request, dataset, work, lambda found: found.to_json())
 
@@ -207,9 +215,9 @@ def _make_request(body: requests.QuestionBody, data: Dataset, key: Key) -> tuple
     form, value = body.given()
     if form == "query" or not is_select(value):
         asked = request_of((form, value), body.effort.effort())
-        return data.joined(key, body.source), replace(asked, bounds=_bounds(body.bounds))
-    if body.source is not None:
-        raise BadQuery("a SELECT says itself what it reads: leave out from.")
+        return data.joined(key, body.source, body.people), replace(asked, bounds=_bounds(body.bounds))
+    if body.source is not None or body.people is not None:
+        raise BadQuery("a SELECT says itself what it reads: leave out from and people.")
     oracle, select = data.read(key, value)
     asked, stated = Request.of(select, body.effort.effort()), _bounds(body.bounds)
     return oracle, replace(asked, bounds=stated if asked.bounds is None else asked.bounds.over(stated))

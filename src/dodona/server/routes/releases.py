@@ -91,6 +91,12 @@ def _effort_of(body: ReleaseBody) -> Effort:
     return effort
 
 
+def _oracle(data: Dataset, key: Key, body: ReleaseBody) -> Oracle:
+    """What it is made of: a table, tables joined or people, with so much of each person."""
+    oracle = data.joined(key, body.source, body.people)
+    return oracle if body.bounds is None else oracle.bounded(**body.bounds.model_dump())
+
+
 router = APIRouter(prefix="/v1/datasets/{dataset}/releases", tags=["releases"])
 _ID = re.compile(r"[0-9a-f]{16}", re.ASCII)
 
@@ -130,7 +136,7 @@ async def start(request: HttpRequest, dataset: str) -> Response:
     service, key, data = await _opened(request, dataset)
     body = await read_body(request, ReleaseBody)
     settings = await service.off_loop(lambda: settings_of(body))  # the first one imports every release
-    oracle = await service.off_loop(lambda: data.joined(key, body.source))
+    oracle = await service.off_loop(lambda: _oracle(data, key, body))
     budget = data.config.budget
     most = body.effort.effort().most(budget) / budget.capacity
     state = State(secrets.token_hex(8), body.kind, "running", 0, 0.0, None, None, os.getpid(), most)
@@ -152,7 +158,7 @@ async def price(request: HttpRequest, dataset: str) -> Response:
 
     def work() -> dict[str, Any]:
         budget, left = data.config.budget, data.book.left_to(key.analyst)
-        return priced(body, data.joined(key, body.source), budget, left, data.keys_left_to(key))
+        return priced(body, _oracle(data, key, body), budget, left, data.keys_left_to(key))
 
     return json_response(await service.planned(work))
 
