@@ -79,7 +79,7 @@ class People:
             good = _in_groups(units, cells.astype(np.int64), hashes[rows], cut)
             rows, units = rows[good], units[good]
         marked = np.zeros(self._rows, dtype=np.bool_)
-        marked[rows[_places(units) < cut.rows]] = True
+        marked[rows[_first(units, cut.rows)]] = True
         found = np.flatnonzero(marked)
         if plain:
             self._last = unit, found
@@ -178,12 +178,11 @@ def _at(null: NDArray[np.bool_] | None, rows: NDArray[np.intp]) -> NDArray[np.bo
     return None if null is None else null[rows]
 
 
-def _places(groups: NDArray[np.int64]) -> NDArray[np.intp]:
-    """The place of each row within its run of equal numbers, from 0."""
-    starts = np.ones(len(groups), dtype=np.bool_)
-    starts[1:] = groups[1:] != groups[:-1]
-    places = np.arange(len(groups))
-    return places - np.maximum.accumulate(np.where(starts, places, 0))
+def _first(groups: NDArray[np.int64], most: int) -> NDArray[np.bool_]:
+    """Which rows are among the first ``most`` of their run of equal numbers: those that ``most`` before are not in."""
+    found = np.ones(len(groups), dtype=np.bool_)
+    np.not_equal(groups[most:], groups[:-most], out=found[most:])
+    return found
 
 
 def _in_groups(
@@ -194,16 +193,17 @@ def _in_groups(
     dense = np.cumsum(np.diff(units, prepend=units[:1]) != 0)
     mixed = dense * width + cells
     by = np.argsort(mixed, kind="stable")
-    places = _places(mixed[by])
+    ordered = mixed[by]
     good = np.ones(len(units), dtype=np.bool_)
     if cut.per_group is not None:
-        good[by] = places < cut.per_group
+        good[by] = _first(ordered, cut.per_group)
     if cut.groups is not None:
-        first = by[places == 0]
+        begins = _first(ordered, 1)
+        first = by[begins]
         ranked = np.lexsort((cells[first], hashes[first], dense[first]))
         counts = np.empty(len(first), dtype=np.bool_)
-        counts[ranked] = _places(dense[first][ranked]) < cut.groups
-        good[by] &= counts[np.cumsum(places == 0) - 1]
+        counts[ranked] = _first(dense[first][ranked], cut.groups)
+        good[by] &= counts[np.cumsum(begins) - 1]
     return good
 
 

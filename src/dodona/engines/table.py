@@ -287,14 +287,13 @@ def open_engine(source: Any, home: Home | None, terms: Terms) -> Engine:
     if home is not None:
         return home.open(source, terms)
     from dodona.engines.memory import MemoryEngine
-    from dodona.engines.memory.columns import fates, read_columns
+    from dodona.engines.memory.columns import read_told
     from dodona.engines.people import People
     from dodona.engines.units import readable_twice, unit_codes
 
     schema, unit, public_rows = terms[:3]
     source = readable_twice(source)
-    columns, rows = read_columns(source, schema)
-    told = fates(source, schema)  # now, since a source in memory may be changed or sorted later: its rows stay ours
+    columns, rows, told = read_told(source, schema)  # now: a source in memory may be changed or sorted later
     if unit is None:
         return MemoryEngine(schema, columns, rows, public_rows=public_rows, fates=told)
     people = People(schema, columns, rows, unit_codes(source, unit), told)

@@ -162,7 +162,7 @@ class Bounded(Front):
             return self._behind, self._asked(request)
         query, where = request.query, ""
         if isinstance(query, Gate):
-            query, where = query.of, f" WHERE {query.where}"
+            where, query = f" WHERE {query.where}", query.of
         if not isinstance(query, Value):
             raise Unsupported(
                 "a clip is of one person's sum of one expression, or of the sums that a SELECT states. Make people of "
