@@ -14,7 +14,7 @@ from dodona.engines.csv import Csv
 from dodona.engines.engine import Engine, require_engine
 from dodona.engines.homes import Home, Terms, home_of
 from dodona.errors import BadSchema, BadTable, Unsupported
-from dodona.query.schema import Column, Schema
+from dodona.query.schema import Column, Integer, Schema
 from dodona.query.sensitivity import NEIGHBOURS
 from dodona.query.unit import Bounds, Unit
 
@@ -64,6 +64,8 @@ class Table:
                 "of rows cannot be public. Say rows=... if about how many there are is publicly known."
             )
         require_whom(population)
+        if unit is not None and unit.weight is not None and isinstance(source, Engine):
+            raise BadTable("weights are read by the engines of this library: give the data itself, not an engine.")
         if key is not None and (not isinstance(key, str) or not key):
             raise BadTable(f"a key must be the name of a column. Got {key!r}.")
         self.schema = schema
@@ -71,13 +73,15 @@ class Table:
         self.unit = None if unit is None else unit.checked(schema)
         source = os.fspath(source) if isinstance(source, os.PathLike) else source
         cutting = None if self.unit is None or self.unit.column is None else self.unit
-        terms = Terms(schema, cutting, neighbours == "replace", csv, key)
+        opened = _with_weight(schema, self.unit)
+        terms = Terms(opened, cutting, neighbours == "replace", csv, key)
         if isinstance(source, Mapping):
             from dodona.engines.memory.columns import one_by_one
 
-            source = one_by_one(source, schema)
+            source = one_by_one(source, opened)
         home = None if isinstance(source, Engine) else home_of(source)
         self.engine, self.leads = (source, False) if isinstance(source, Engine) else _opened(source, home, terms)
+        self.engine = self._weighted(self.engine)
         require_engine(self.engine, schema, self.engine.unit if self.leads else cutting, neighbours == "replace")
         self.given = source if home is None and not isinstance(source, Engine) else None  # rows in memory, to be joined
         address = source if home is not None and isinstance(source, str) else ""
@@ -98,6 +102,14 @@ class Table:
         self.tables: Tables | None = None  # of its dataset, where it is in one
         self._led: tuple[Table, ...] = ()  # where keys lead to whose its rows are: it, and the tables on the way
         self._made: tuple[str, str] | None = None  # where people are made of rows: how, and what those mean
+
+    def _weighted(self, engine: Engine) -> Engine:
+        """The engine, with each row as often as the unit's weight says."""
+        if self.unit is None or self.unit.weight is None:
+            return engine
+        from dodona.engines.weights import Weighted
+
+        return Weighted(engine, self.schema, self.unit)
 
     def within(self, tables: Tables, name: str, whom: str | None, terms: str | None) -> Table:
         """The same rows as a table of a dataset, under its name there. ``whom``, ``terms``: whose ledger it is, and
@@ -135,8 +147,9 @@ class Table:
             raise Unsupported("rows of an engine of one's own cannot be opened again: state the schema there.")
         table = copy(self)
         table.schema = schema
-        terms = Terms(schema, self.engine.unit, self.neighbours == "replace", self._csv, self.key)
-        table.engine = open_engine(source, home_of(source), terms)
+        opened = _with_weight(schema, self.unit)
+        terms = Terms(opened, self.engine.unit, self.neighbours == "replace", self._csv, self.key)
+        table.engine = table._weighted(open_engine(source, home_of(source), terms))
         require_engine(table.engine, schema, self.engine.unit, self.neighbours == "replace")
         return table
 
@@ -245,6 +258,13 @@ class Table:
 
     def __repr__(self) -> str:
         return f"Table({self.name!r}, {len(self.schema)} columns, neighbours={self.neighbours!r})"
+
+
+def _with_weight(schema: Schema, unit: Unit | None) -> Schema:
+    """The schema that an engine opens: with the column of weights, which no question can name."""
+    if unit is None or unit.weight is None:
+        return schema
+    return Schema({**schema, unit.weight: Integer(0, unit.heaviest, missing=0)})
 
 
 def require_table(source: Any) -> Table:

@@ -42,6 +42,7 @@ from dodona.query.statistic import Gate, Partition, Query
 
 MOST_ROWS = 1_000_000
 MOST_CLIP = 10**12
+MOST_HEAVY = 2**40
 
 
 @dataclass(frozen=True)
@@ -59,7 +60,7 @@ class Bounds:
 
     def __post_init__(self) -> None:
         for name, bound in self.describe().items():
-            (require_clip if name == "clip" else require_bound)(name, bound)
+            require_bound(name, bound)
 
     def describe(self) -> dict[str, Any]:
         """What is stated, as plain data."""
@@ -78,15 +79,12 @@ class Bounds:
         return self if other is None else Bounds(**{**other.describe(), **self.describe()})
 
 
-def require_clip(name: str, clip: Any) -> None:
-    """Refuses what a person's sum cannot be put within."""
-    if isinstance(clip, bool) or not isinstance(clip, int | float) or not 1e-6 <= clip <= MOST_CLIP:
-        raise BadSchema(f"a {name} must be a number from 0.000001 to {MOST_CLIP:,}. Got {clip!r}.")
-
-
 def require_bound(name: str, bound: Any) -> None:
-    """Refuses what is no count of rows or groups."""
-    if isinstance(bound, bool) or not isinstance(bound, int) or not 1 <= bound <= MOST_ROWS:
+    """Refuses what is no count of rows or groups, and no end of sums."""
+    if name == "clip":
+        if isinstance(bound, bool) or not isinstance(bound, int | float) or not 1e-6 <= bound <= MOST_CLIP:
+            raise BadSchema(f"a clip must be a number from 0.000001 to {MOST_CLIP:,}. Got {bound!r}.")
+    elif isinstance(bound, bool) or not isinstance(bound, int) or not 1 <= bound <= MOST_ROWS:
         raise BadSchema(f"a unit's {name} must be a whole number from 1 to {MOST_ROWS}. Got {bound!r}.")
 
 
@@ -96,6 +94,9 @@ class Unit:
     nobody knows, but it is public that nobody has more than ``max_rows`` rows. Where another table of the dataset says
     it, the way there: with ``order.customer`` the column ``order`` holds the key of a row there, whose unit is
     ``customer``. ``via``: that table's name, needed where several have such a key.
+
+    ``weight``: where nobody knows whose they are, a column of whole numbers, not of the schema, that says how many rows
+    a row stands for, none for more than ``heaviest``; nobody makes up more than ``max_rows`` of all of them.
 
     ``max_rows``: how many rows of a unit count, unless the question says so. ``group``: columns of the schema; then at
     most ``max_rows_per_group`` rows of a unit with the same values there count, which makes questions grouped by them
@@ -108,8 +109,19 @@ class Unit:
     max_rows_per_group: int | None = None
     max_groups: int | None = None
     via: str | None = None
+    weight: str | None = None
+    heaviest: int = 1
 
     def __post_init__(self) -> None:
+        if self.weight is not None and (not isinstance(self.weight, str) or not self.weight or self.column is not None):
+            raise BadSchema(
+                "weight names a column of numbers of rows, where nobody knows whose they are: Unit(None, max_rows=10, "
+                "weight='views', heaviest=100_000). Where a column says it, a person's rows count one by one."
+            )
+        least, most = (1, 1) if self.weight is None else (2, MOST_HEAVY)
+        if type(self.heaviest) is not int or not least <= self.heaviest <= most:
+            told = "heaviest goes with weight, for how many rows one row stands at most, as everyone may know: "
+            raise BadSchema(f"{told}a whole number from 2 to {MOST_HEAVY:,}. Got {self.heaviest!r}.")
         if self.via is not None and (not isinstance(self.via, str) or len(self.path) < 2):
             raise BadSchema(
                 f"via names the table that a key leads to: Unit('order.customer', via='orders'). Got via={self.via!r} "
@@ -126,7 +138,9 @@ class Unit:
                 "a unit's group goes with max_rows and max_rows_per_group: state both. max_groups is of the groups of "
                 "a question: state it without group."
             )
-        if self.column is None and (self.max_rows is None or self.describe().keys() != {"max_rows"}):
+        if self.column is None and (
+            self.max_rows is None or set(self.describe()) - {"weight", "heaviest"} != {"max_rows"}
+        ):
             raise BadSchema(
                 "a unit without a column must state max_rows, how many rows one person has at most, and nothing else: "
                 "nobody knows whose rows they are, so none can be left out."
@@ -149,6 +163,8 @@ class Unit:
             raise BadSchema(
                 f"the unit column {self.column!r} must not be a column of the schema: nobody may ask of it."
             )
+        if self.weight is not None and schema.resembles(self.weight):
+            raise BadSchema(f"the weight {self.weight!r} must not be a column of the schema: a row counts so often.")
         if schema.public:
             raise BadSchema(
                 f"a table with a unit cannot have public columns ({', '.join(schema.public)}): whose rows there are, "
@@ -189,12 +205,13 @@ class Unit:
         own: dict[str, Any] = {} if self.column is None else {"column": self.column}
         own |= {} if self.via is None else {"via": self.via}
         own |= Bounds(self.max_rows).describe() | ({"group": list(self.group)} if self.group else {})
+        own |= {} if self.weight is None else {"weight": self.weight, "heaviest": self.heaviest}
         return own | Bounds(None, self.max_groups, self.max_rows_per_group).describe()
 
     @staticmethod
     def read(described: Any) -> Unit:
-        """A unit from plain data."""
-        known = ("column", "max_rows", "group", "max_rows_per_group", "max_groups", "via")
+        """From plain data."""
+        known = ("column", "max_rows", "group", "max_rows_per_group", "max_groups", "via", "weight", "heaviest")
         described = {"column": described} if isinstance(described, str) else described
         if not isinstance(described, Mapping) or set(described) - set(known) or not set(known[:2]) & set(described):
             raise BadSchema(
@@ -208,12 +225,13 @@ class Unit:
             raise BadSchema(f"a unit's group must list columns. Got {group!r}.")
         if "column" in described and described["column"] is None:
             raise BadSchema("a unit's column must be a name; leave it out where there is none.")
-        bounds = {name: described.get(name) for name in known[1:] if name != "group"}
+        bounds = {name: described[name] for name in known[1:] if name != "group" and name in described}
         return Unit(described.get("column"), group=tuple(group), **bounds)
 
     def __str__(self) -> str:
         if self.column is None:
-            return f"one person of at most {self.max_rows} row(s)"
+            what = "row(s)" if self.weight is None else f"of {json.dumps(self.weight)} up to {self.heaviest}"
+            return f"one person of at most {self.max_rows} {what}"
         parts = [] if self.max_rows is None else [f"at most {self.max_rows} row(s)"]
         where = " and ".join(self.group) or "group"
         parts += [] if self.max_rows_per_group is None else [f"at most {self.max_rows_per_group} per {where}"]

@@ -186,6 +186,7 @@ def _fate(column: Column, raw: Raw) -> NDArray[np.float64]:
     values, null = raw.values, np.zeros(len(raw.values), dtype=np.bool_) if raw.null is None else raw.null
     if isinstance(column, Text):
         return np.where(null, 4.0, np.where(letters.too_long(column, values), 2.0, 0.0))
+    assert isinstance(column, Flag | Category), "numbers are told in pieces"
     coded = raw.family in ("text", "listed") or (raw.family == "boolean" and values.dtype.kind == "f")
     if coded:  # positions already; below 0 where there was nothing
         missing, listed = null | (values < 0), values >= 0
