@@ -333,3 +333,80 @@ def test_learners_and_losses_take_joined_tables_of_a_stated_size():
     assert joined.losses(["age"], share=0.1).to_dicts()[-1]["what"] == "missing or no number"
     with pytest.raises(BadTable, match="whole number"):
         data["visits"].join(JOIN, rows=0)
+
+
+BELOW = "(SELECT patient, cost FROM visits UNION ALL SELECT id, cost FROM patients) AS both"
+ALIKE = {"cost": dd.Integer(0, 9, missing=0)}
+
+
+def below(place: str, folder: Any, visits: Rows, patients: Rows, rows: int) -> dict[str, Any]:
+    """The same tables, whose costs are declared alike."""
+    held = tables(place, folder, visits, patients, rows)
+    return {name: table if name == "zips" else _restated(table) for name, table in held.items()}
+
+
+def _restated(table: dd.Table) -> dd.Table:
+    return table.restated(dd.Schema({name: ALIKE.get(name, column) for name, column in table.schema.items()}))
+
+
+@pytest.mark.parametrize("place", PLACES)
+def test_rows_below_each_other_are_of_the_same_people(tmp_path, place, request):
+    visits, patients = drawn(2)
+    where = request.getfixturevalue(place) if place in ("postgres", "spark") else tmp_path
+    held = below(place, where, visits, patients, rows=1000)
+    costs = [(r[0], min(max(r[2] or 0, 0), 9)) for r in (*visits, *patients)]
+    row = exact(held, f"SELECT COUNT(*) AS n, SUM(cost) AS c FROM {BELOW} WHERE cost > 3")[0]
+    over = [cost for _, cost in costs if cost > 3]
+    assert [round(row[name]) for name in ("n", "c")] == [len(over), sum(over)]
+    spent = Counter[Any]()
+    for whose, cost in costs:
+        spent[whose] += cost
+    made = f"SELECT SUM(x) AS x FROM (SELECT patient, LEAST(SUM(cost), 40) AS x FROM {BELOW} GROUP BY patient)"
+    assert round(exact(held, made)[0]["x"]) == sum(min(own, 40) for own in spent.values())
+    few = f"SELECT SUM(cost) AS c FROM {BELOW} OPTIONS (max_rows = 3)"
+    assert exact(held, few) == exact(below("memory", tmp_path, visits, patients, rows=1000), few)
+    most = max(Counter(whose for whose, _ in costs).values())
+    assert most > 3
+    counted_ = exact(held, f"SELECT COUNT(*) AS n FROM {BELOW} OPTIONS (max_rows = 3)")[0]["n"]
+    assert round(counted_) == sum(min(n, 3) for n in Counter(whose for whose, _ in costs).values())
+
+
+@settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True)
+@given(st.integers(0, 3) | st.none(), st.integers(1, 4), st.integers(0, 99))
+def test_a_person_in_tables_below_each_other_moves_no_sum_by_more_than_is_charged(gone, most, seed):
+    visits, patients = drawn(seed, people=4)
+    sides = [
+        below(
+            "memory", Path(), *([r for r in rows if not left or r[0] != gone] for rows in (visits, patients)), rows=most
+        )
+        for left in (False, True)
+    ]
+    of = "(SELECT patient, cost FROM visits UNION ALL SELECT id, cost FROM patients)"
+    oracles = [dd.Dataset(held, "patient", budget=dd.Budget(epsilon=1))["visits"] for held in sides]
+    joined = [oracle.read(f"SELECT COUNT(*) AS n, SUM(cost) AS c FROM {of}")[0] for oracle in oracles]
+    from dodona.oracles.effort import Effort
+    from dodona.oracles.oracle import Request
+
+    request = Request(dd.Stack((dd.Value(parse("1")), dd.Value(parse("cost")))), Effort.of(share=0.5))
+    plan = joined[0]._priced(request)[0]  # type: ignore[attr-defined]
+    found = [np.asarray(one._table.engine.totals(plan.program), dtype=object) for one in joined]  # type: ignore[attr-defined]
+    within_reach(plan, joined[0]._norms(request, plan), *found)  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("SELECT cost FROM visits UNION ALL SELECT age FROM patients", "must be declared alike"),
+        ("SELECT cost FROM visits UNION ALL SELECT cost FROM visits", "there twice"),
+        ("SELECT zip FROM visits UNION ALL SELECT zip FROM zips", "zips is public"),
+        ("SELECT cost FROM visits UNION ALL SELECT cost, age FROM patients", "as many columns each"),
+        ("SELECT cost FROM visits UNION ALL SELECT dose FROM patients", "dose: not of patients"),
+        ("SELECT cost FROM visits UNION ALL SELECT cost FROM others", "not a table here"),
+        ("SELECT cost FROM visits UNION SELECT cost FROM patients", "read the same tables"),
+    ],
+)
+def test_what_cannot_stand_below_each_other_is_refused(tmp_path, text, said):
+    dataset = dd.Dataset(tables("memory", tmp_path, *drawn()), "patient", budget=dd.Budget(epsilon=1))
+    with pytest.raises((BadQuery, Unsupported), match=said):
+        dataset.sql(f"SELECT COUNT(*) FROM ({text})", share=0.1)
+    assert dataset.left == 1

@@ -21,6 +21,7 @@ from dodona.query.expr import Column as Name
 from dodona.query.expr import Expr
 from dodona.query.schema import Schema, extended, same_name
 from dodona.query.select import Join, Scope, Source
+from dodona.query.select.source import Arm, arms_of
 
 
 @dataclass(frozen=True)
@@ -48,6 +49,26 @@ def join_people(first: Table, sides: Sequence[Side], name: str) -> tuple[Table, 
     ]
     source = parts[0].engine.join(parts)
     return Table(source, schema, neighbours=first.neighbours, unit=first.unit, name=name, population=first.whom), names
+
+
+def stack_people(arms: Sequence[tuple[Table, Mapping[str, str]]], name: str) -> Table:
+    """The rows of all, one table below another, with the columns that each arm names, under their names in the whole.
+
+    Each row belongs to one person, as it did: what a question counts of one person is of all their rows together.
+    """
+    first, columns = arms[0][0], dict[str, Column]()
+    for table, names in arms:
+        for of, called in names.items():
+            column = columns.setdefault(called, table.schema[of])
+            if column != table.schema[of]:
+                raise BadQuery(
+                    f"columns below each other must be declared alike. {called} is {column!r} and, in {table.name}, "
+                    f"{table.schema[of]!r}: state the same in both."
+                )
+    parts = [Part(table.engine, _unit_of(table), names, False, table.given) for table, names in arms]
+    source = first.engine.stack(parts)
+    facts: dict[str, Any] = {"neighbours": first.neighbours, "unit": first.unit, "population": first.whom}
+    return Table(source, Schema(columns), name=name, **facts)
 
 
 def _unit_of(table: Table) -> str:
@@ -145,11 +166,43 @@ class Tables:
         return Joined(table, Scope(columns, tuple(conditions)))
 
     def _find(self, name: str, position: int | None = None) -> Table | Public:
+        arms = arms_of(name) if " UNION ALL " in name else ()
+        if arms:
+            return self._stacked(arms, name, position)
         held: dict[str, Table | Public] = {**self.private, **self.public}
         found = [table for own, table in held.items() if same_name(name, own)]
         if not found:
             raise BadQuery(f"{name} is not a table here. Tables: {', '.join(held)}.", position)
         return found[0]
+
+    def _stacked(self, arms: Sequence[Arm], name: str, position: int | None) -> Table:
+        """Private tables one below another."""
+        if (name,) in self._opened:
+            return self._opened[name,][0]
+        found, called = list[tuple[Table, Mapping[str, str]]](), list[str]()
+        for arm in arms:
+            table = self._find(arm.table, position)
+            if isinstance(table, Public) or any(table is other for other, _ in found):
+                why = "public" if isinstance(table, Public) else "there twice"
+                raise Unsupported(f"UNION ALL is of private tables, each once: {arm.table} is {why}.")
+            listed = arm.columns or tuple((column, column) for column in table.schema)
+            named = [(table.schema.find(of), as_) for of, as_ in listed if not _says_whose(table, of)]
+            unknown = [of for of, _ in listed if table.schema.find(of) is None and not _says_whose(table, of)]
+            called = called or [as_ for _, as_ in named]
+            if unknown or len(named) != len(called) or len({of for of, _ in named}) < len(named):
+                odd = f"{', '.join(unknown)}: not of {arm.table}" if unknown else "Got others"
+                raise BadQuery(f"the SELECTs of a UNION ALL name as many columns each, each once. {odd}.", position)
+            found.append((table, dict(zip([str(of) for of, _ in named], called, strict=True))))
+        table = stack_people(found, name)
+        self._opened[name,] = self._within(table, name, [own for own, _ in found]), []
+        return self._opened[name,][0]
+
+    def _within(self, table: Table, name: str, of: Sequence[Table]) -> Table:
+        """A table put together, as one of the dataset."""
+        table = table.within(self, name, of[0].whom, of[0]._terms)
+        table._source = ";".join(one._source for one in of)
+        table._beneath = tuple(one.engine for one in of)
+        return table
 
     def _on(self, join: Join, scope: Scope, first: Table) -> str:
         """The column of the tables so far that the key is compared with."""
@@ -187,10 +240,7 @@ class Tables:
         key = (first.name, *((side.table.name, side.outer) for side in sides))
         if key not in self._opened:
             table, names = join_people(first, sides, first.name)
-            table = table.within(self, first.name, first.whom, first._terms)
-            table._source = ";".join(one._source for one in (first, *(side.table for side in sides)))
-            table._beneath = tuple(one.engine for one in (first, *(side.table for side in sides)))
-            self._opened[key] = table, names
+            self._opened[key] = self._within(table, first.name, [first, *(side.table for side in sides)]), names
         table, names = self._opened[key]
         return table, dict(zip(units, names, strict=True))
 

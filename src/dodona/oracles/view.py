@@ -22,8 +22,8 @@ from dodona.query.candidates import Procedure, Scores
 from dodona.query.expr import Call, Column, Expr, Literal
 from dodona.query.persons import OfPeople, read_persons
 from dodona.query.quantiles import Apart, Quantiles
-from dodona.query.schema import Integer, Real, Schema
-from dodona.query.select.source import source_of
+from dodona.query.schema import Integer, Real, Schema, same_name
+from dodona.query.select.source import source_of, united
 from dodona.query.statistic import (
     Distinct,
     Features,
@@ -197,10 +197,11 @@ def persons_of(
     condition of each question.
     """
     require_people(oracle)
+    select = united(select)
     bounds, scope = Bounds(stated.get("max_rows"), stated.get("max_groups")), None
     tree = parse_tree(select)
     source = source_of(tree) if type(tree).__name__ == "Select" else None
-    if source is not None and source.joins and table.tables is not None:
+    if source is not None and (source.joins or not same_name(source.table, table.name)) and table.tables is not None:
         table, scope = table.tables.join(source)
     made = read_persons(
         select,

@@ -106,6 +106,7 @@ class Statement:
     def __init__(self, text: str) -> None:
         self.text = text
         self._bare, self.bounds = split_options(uncommented(text))
+        self._bare = united(self._bare)
         self._tree: Any = None
 
     def take_tree(self) -> Any:
@@ -334,17 +335,14 @@ def split_persons(text: str, whose: str | None) -> Nested | None:
     if whose is None:
         return None
     statement, bounds = split_options(uncommented(text))
-    statement = _in_place(statement, whose)
+    statement = united(_in_place(statement, whose))
     found = [span for span in _subselects(statement) if _by_person(statement[slice(*span)], whose)]
     if not found:
         return None
     if len(found) > 1:
         raise BadQuery("people are made of rows in one place of a statement: ask a second one.", found[1][0])
     if bounds is not None and (bounds.max_rows_per_group is not None or bounds.clip is not None):
-        raise BadQuery(
-            "where people are made of rows, none is left out: bound their sums by LEAST and GREATEST, and leave out "
-            "max_rows_per_group and clip."
-        )
+        raise BadQuery("people are made of all rows: bound sums by LEAST, leave out max_rows_per_group and clip.")
     start, stop = found[0]
     return Nested(statement[: start - 1], statement[start:stop], statement[stop + 1 :], bounds or Bounds())
 
@@ -384,6 +382,48 @@ def _in_place(text: str, whose: str) -> str:
             made.append(f"{text[at:place]}{inner} ")
             at = place
     return "".join(made) + text[at:]
+
+
+def united(text: str) -> str:
+    """A statement in which rows of tables one below another have one name: their SELECTs, as ``Arm`` writes them."""
+    for start, stop in _subselects(text) if "UNION" in text.upper() else ():
+        try:
+            arms = arms_of(text[start:stop])
+            made = {str(node.alias).casefold() for node in parse_tree(text).walk() if type(node).__name__ == "CTE"}
+        except BadQuery:  # judged where it is asked
+            continue
+        if arms and not made & {arm.table.casefold() for arm in arms}:
+            name = '"' + " UNION ALL ".join(map(str, arms)).replace('"', '""') + '"'
+            return united(text[: start - 1] + name.ljust(stop + 2 - start) + text[stop + 1 :])
+    return text
+
+
+class Arm(NamedTuple):
+    """A SELECT of a table's columns as they are, of all where none is named: what they are, and are called."""
+
+    table: str
+    columns: tuple[tuple[str, str], ...]
+
+    def __str__(self) -> str:
+        named = [_written(of) + ("" if of == called else f" AS {_written(called)}") for of, called in self.columns]
+        return f"SELECT {', '.join(named) or '*'} FROM {_written(self.table)}"
+
+
+def arms_of(text: str) -> tuple[Arm, ...]:
+    """Of a UNION ALL of tables' rows; none where it is of something else."""
+    waiting, arms = [parse_tree(text)], list[Arm]()
+    while waiting:
+        tree = waiting.pop()
+        if type(tree).__name__ == "Union" and not tree.args.get("distinct"):
+            waiting += [tree.expression, tree.this]
+            continue
+        listed = tuple((str(item.unalias().name), str(item.alias_or_name)) for item in tree.expressions)
+        kinds = {type(item.unalias()).__name__ for item in tree.expressions}
+        odd = [clause for clause, value in tree.args.items() if value and clause not in _FROM - {"joins"}]
+        if odd or type(_first(tree)).__name__ != "Table" or kinds not in ({"Column"}, {"Star"}):
+            return ()
+        arms.append(Arm(_named(_first(tree))[0], () if kinds == {"Star"} else listed))
+    return tuple(arms) if len(arms) > 1 else ()
 
 
 def _by_person(text: str, whose: str) -> bool:
