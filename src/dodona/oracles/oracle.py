@@ -249,7 +249,8 @@ class Oracle(ABC):
         self, columns: Sequence[str] | None = None, *, request_id: str | None = None, **stated: Unpack[Stated]
     ) -> Rows:
         """How much the schema and the unit leave out: noisy counts of rows that are clipped at each end, missing, not
-        listed, or beyond a person's limit. One request and one bill; of all columns unless some are named.
+        listed, or beyond a person's limit. One request and one bill; of all columns unless some are named. What another
+        limit would leave out is told by ``dodona.Contributions``.
 
         Only who holds the raw values can count them: a curator, ``Exact``, or a server's curator.
         """
