@@ -26,7 +26,7 @@ from dodona.audit.end_to_end import (
 )
 from dodona.audit.exact import ExactAudit
 from dodona.audit.mechanisms import Check, together
-from dodona.audit.neighbours import Fixed, Near, People, SmallDomain
+from dodona.audit.neighbours import Families, Fixed, Near, People, SmallDomain, Weighed
 from dodona.concepts.concept import Agreement
 from dodona.concepts.conjunctions import Conjunctions
 from dodona.errors import BadEffort, BudgetSpent
@@ -62,6 +62,14 @@ PERSONS = (
 )
 PEOPLE = People(SCHEMA, PERSONS, unit=Unit("who", 2))
 GROUPED = People(SCHEMA, PERSONS, unit=Unit("who", 3, ("g",), 2))
+HOMES = Schema({"h": Integer(-1, 2)})
+FAMILIES = tuple(zip(PERSONS, (((2,),), ((2,), (2,)), ((9,), (-1,), (2,)), (), ((2,),), ((2,), (2,))), strict=True))
+JOINED = Families(SCHEMA, FAMILIES, unit=Unit("who", 2), homes=HOMES)
+LED = Families(SCHEMA, FAMILIES, unit=Unit("who", 3), homes=HOMES, led=True)
+WEIGHED = Weighed(
+    SCHEMA, (("a", 2, 3), ("a", 2, 4), ("b", 2, 2), ("b", 1, -1), ("other", 9, 4), ("b", 9, math.nan)),
+    unit=Unit(None, 4, weight="n", heaviest=4),
+)  # fmt: skip
 TOWNS = Fixed(
     Schema({"town": Category("a", "b", public=True), "x": Integer(0, 2)}), (("a", 0), ("a", 2), ("b", 0), ("b", 2))
 )
@@ -170,6 +178,72 @@ def _person_checks() -> list[Check]:
     return checks
 
 
+PEOPLE_FIRST = (
+    "SELECT g, COUNT(*), SUM(s) FROM (SELECT who, g, LEAST(SUM(x), 3) AS s FROM tiny GROUP BY who, g) GROUP BY g "
+    "OPTIONS (max_groups = {})"
+)
+BOTH = "tiny JOIN homes ON tiny.who = homes.who"
+BELOW = "(SELECT x FROM tiny UNION ALL SELECT h FROM homes)"
+
+
+def _dataset_checks() -> list[Check]:
+    """People made of rows, clipped sums, bounds of a question, and rows put together of several tables, or weighed."""
+
+    def reading(*texts: str) -> Callable[[Oracle], Any]:
+        def use(oracle: Oracle) -> Any:
+            return [oracle.sql(text, share=F(1, 2 * len(texts))) for text in texts]
+
+        return use
+
+    wide = (
+        "SELECT g, COUNT(*), SUM(x) FROM tiny GROUP BY g OPTIONS (max_rows = 3, max_groups = 1, max_rows_per_group = 2)"
+    )
+    gated = "SELECT COUNT(*) FROM tiny WHERE x > 0 OPTIONS (max_rows = 1)"
+    several = "SELECT g, SUM(x), SUM(h), COUNT(h) FROM {} GROUP BY g OPTIONS (max_rows = 5)"
+    uses: dict[str, tuple[Near, Callable[[Oracle], Any]]] = {
+        "people made of rows": (PEOPLE, reading(PEOPLE_FIRST.format(1), PEOPLE_FIRST.format(2))),
+        "HAVING of people": (
+            PEOPLE,
+            reading("SELECT COUNT(*) FROM (SELECT who FROM tiny GROUP BY who HAVING COUNT(*) > 1 AND SUM(x) > 2)"),
+        ),
+        "a clipped sum": (
+            PEOPLE,
+            reading(
+                "SELECT g, SUM(x) FROM tiny GROUP BY g OPTIONS (clip = 3, max_groups = 1)",
+                "SELECT SUM(1 - x) FROM tiny OPTIONS (clip = 2)",
+            ),
+        ),
+        "COUNT(DISTINCT) of people": (
+            PEOPLE,
+            reading("SELECT g, COUNT(DISTINCT who) FROM tiny GROUP BY g OPTIONS (max_groups = 1)"),
+        ),
+        "bounds of the question": (PEOPLE, reading(wide, gated)),
+        "private tables joined": (JOINED, reading(several.format(BOTH), f"SELECT COUNT(*) FROM {BOTH} WHERE h > 0")),
+        "private tables joined, LEFT": (JOINED, reading(several.format(BOTH.replace("JOIN", "LEFT JOIN")))),
+        "people made of joined rows": (
+            JOINED,
+            reading(f"SELECT SUM(s) FROM (SELECT tiny.who, LEAST(SUM(h + 1), 3) AS s FROM {BOTH} GROUP BY tiny.who)"),
+        ),
+        "UNION ALL of private tables": (
+            Families(
+                Schema({"g": Category("a", "b"), "x": Integer(-1, 2)}), FAMILIES, unit=Unit("who", 2), homes=HOMES
+            ),
+            reading(f"SELECT COUNT(*), SUM(x) FROM {BELOW}"),
+        ),
+        "a chain of keys": (LED, reading("SELECT g, COUNT(*), SUM(x) FROM tiny GROUP BY g", PEOPLE_FIRST.format(1))),
+        "a chain of keys, joined": (LED, reading(several.format(BOTH))),
+        "rows that are counts": (
+            WEIGHED,
+            reading("SELECT g, COUNT(*), SUM(x) FROM tiny GROUP BY g", "SELECT COUNT(DISTINCT x) FROM tiny"),
+        ),
+    }
+    checks = []
+    for name, (domain, use) in uses.items():
+        paths = [Path(word, domain, ADD_REMOVE, budget, use) for word, budget in BUDGETS]
+        checks.append(_join(f"Curator.sql, {name}", [(path, noisy_path) for path in paths]))
+    return checks
+
+
 def _town_checks() -> list[Check]:
     """Public groups, on a ledger where each pays for itself: parted, gated, and asked until nothing is left."""
 
@@ -256,4 +330,11 @@ def _quantile_checks() -> list[Check]:
 
 def contributor_checks() -> list[Check]:
     """Every rule, for rows, for people, for public groups, for choices and for quantiles."""
-    return [*_row_checks(), *_person_checks(), *_town_checks(), *_choice_checks(), *_quantile_checks()]
+    return [
+        *_row_checks(),
+        *_person_checks(),
+        *_dataset_checks(),
+        *_town_checks(),
+        *_choice_checks(),
+        *_quantile_checks(),
+    ]

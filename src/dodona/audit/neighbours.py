@@ -9,8 +9,9 @@ from typing import Any
 
 import numpy as np
 
+from dodona.engines.joined import together
 from dodona.engines.table import Table
-from dodona.query.schema import Category, Schema
+from dodona.query.schema import Category, Integer, Schema
 from dodona.query.unit import Unit
 
 Rows = tuple[tuple[Any, ...], ...]
@@ -88,6 +89,55 @@ class People(Near):
 
 
 @dataclass(frozen=True)
+class Families(People):
+    """People of two tables, ``tiny`` and ``homes``: a ``kind`` lists the rows of both. ``led``: whose a row of tiny is,
+    a key says that leads to a third table; two keys lead to each person, and one more to all of them.
+    """
+
+    homes: Schema = field(kw_only=True)
+    led: bool = False
+
+    def table(self, rows: Rows, neighbours: str) -> Table:
+        """The first table, beside the others of its dataset."""
+        facts: dict[str, Any] = {"neighbours": neighbours, "population": "tiny"}
+        owned = [(who, row) for who, person in enumerate(rows) for row in person[0]]
+        columns = _columns(self.schema, tuple(row for _, row in owned))
+        unit = self.unit
+        keys = [(3 * who + i if i < 2 else -1, who) for who, _ in enumerate(rows) for i in range(3)]
+        if self.led:  # by turns under each of a person's keys; what the first has under the shared one is all of theirs
+            turns = [(who, i % (2 if who else 3)) for i, (who, _) in enumerate(owned)]
+            columns["key"] = np.array([-1 if turn == 2 else 3 * who + turn for who, turn in turns])
+            unit = Unit(f"key.{unit.whose}", unit.max_rows)
+        else:
+            columns[unit.whose] = np.array([who for who, _ in owned], dtype=np.int64)
+        lived = [(who, row) for who, person in enumerate(rows) for row in person[1]]
+        beside = _columns(self.homes, tuple(row for _, row in lived))
+        beside[self.unit.whose] = np.array([who for who, _ in lived], dtype=np.int64)
+        held = {
+            "tiny": Table(columns, self.schema, rows=self.most, unit=unit, **facts),
+            "homes": Table(beside, self.homes, unit=self.unit, **facts),
+        }
+        if self.led:
+            said = {"key": np.array([key for key, _ in keys]), self.unit.whose: np.array([who for _, who in keys])}
+            said["paid"] = np.zeros(len(keys))
+            held["keys"] = Table(said, Schema({"paid": Integer(0, 1)}), key="key", unit=self.unit, **facts)
+        return together(held, self.unit.whose, "tiny")["tiny"]
+
+
+@dataclass(frozen=True)
+class Weighed(Near):
+    """Rows that are counts: a kind ends in its weight, and neighbours move the weights by ``unit.max_rows`` at most."""
+
+    unit: Unit = field(kw_only=True)
+
+    def table(self, rows: Rows, neighbours: str) -> Table:
+        """The rows, each as often as it says."""
+        columns = _columns(self.schema, tuple(row[:-1] for row in rows))
+        columns[str(self.unit.weight)] = np.array([row[-1] for row in rows], dtype=np.float64)
+        return Table(columns, self.schema, neighbours=neighbours, rows=self.most, name="tiny", unit=self.unit)
+
+
+@dataclass(frozen=True)
 class Fixed(Near):
     """The first column is public: only the rest of a row may be replaced."""
 
@@ -119,7 +169,7 @@ def shown(pair: tuple[Rows, Rows]) -> str:
 
 def _cells(row: tuple[Any, ...]) -> str:
     """A row, or all rows of a person."""
-    return "+".join(map(_cells, row)) if isinstance(row[0], tuple) else ",".join(map(str, row))
+    return "+".join(map(_cells, row)) if not row or isinstance(row[0], tuple) else ",".join(map(str, row))
 
 
 def _columns(schema: Schema, rows: Rows) -> dict[str, Any]:

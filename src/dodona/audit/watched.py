@@ -37,6 +37,7 @@ from dodona.privacy.ledger import (
     Entry,
     Further,
     Genesis,
+    Ledger,
     Receipt,
     Verified,
     too_much,
@@ -64,12 +65,12 @@ class WatchedCurator(Curator):
 
     seen: list[Seen]
 
-    def purely(self) -> Curator | None:
+    def beside(self, table: Table, ledger: Ledger | None = None) -> Curator:
         """As a curator's; what it releases is kept here."""
-        pure = super().purely()
-        if isinstance(pure, WatchedCurator):
-            pure.seen = self.seen
-        return pure
+        other = super().beside(table, ledger)
+        assert isinstance(other, WatchedCurator)
+        other.seen = self.seen
+        return other
 
     def answer(self, request: Request) -> Answer:
         """As a curator's; kept."""
