@@ -213,15 +213,16 @@ def _request(oracle: Any) -> Any:
     return Request(oracle._query(QUERY), Effort.of(share=1))
 
 
-@pytest.mark.parametrize("place", ["memory", "parquet"])
-def test_twins_that_differ_in_a_whole_person_are_clean(tmp_path, place):
+@pytest.mark.parametrize("place", ["memory", "parquet", "postgres", pytest.param("spark", marks=pytest.mark.slow)])
+def test_twins_that_differ_in_a_whole_person_are_clean(tmp_path, place, request):
     visits, patients = drawn(3, people=6)
     sides = []
     for number, gone in enumerate((None, 4)):
         folder = tmp_path / str(number)
         folder.mkdir()
         kept = [[row for row in rows if gone is None or row[0] != gone] for rows in (visits, patients)]
-        dataset = dd.Dataset(tables(place, folder, *kept), "patient", budget=dd.Budget(epsilon=1), population="t")
+        where = request.getfixturevalue(place) if place in ("postgres", "spark") else folder
+        dataset = dd.Dataset(tables(place, where, *kept), "patient", budget=dd.Budget(epsilon=1), population="t")
         sides.append(dataset["visits"]._table)  # type: ignore[attr-defined]
     twins = Twins(*sides, dd.Budget(epsilon=100))
     for text in (
@@ -318,6 +319,14 @@ def test_no_id_of_a_row_makes_a_join_refuse(ids: list[Any]) -> None:
 def test_nothing_is_counted_of_a_join_before_it_is_paid_for(tmp_path: Path) -> None:
     """How many pairs there are would be told by the time it takes."""
     held = tables("parquet", tmp_path, *drawn())
+    joined = dd.Dataset(held, "patient", budget=dd.Budget(epsilon=1))[JOIN]
+    assert joined._table.engine._count.opened == 0  # type: ignore[attr-defined]
+    assert dd.Exact(joined._table).ask("1").total > 0  # type: ignore[attr-defined]
+
+
+@pytest.mark.slow
+def test_spark_counts_no_join_before_it_is_paid_for(tmp_path: Path, spark: Any) -> None:
+    held = tables("spark", spark, *drawn())
     joined = dd.Dataset(held, "patient", budget=dd.Budget(epsilon=1))[JOIN]
     assert joined._table.engine._count.opened == 0  # type: ignore[attr-defined]
     assert dd.Exact(joined._table).ask("1").total > 0  # type: ignore[attr-defined]

@@ -21,7 +21,7 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from threading import Lock
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 from uuid import uuid4
 
 import numpy as np
@@ -33,7 +33,15 @@ from dodona.engines.kernels import Vector
 from dodona.engines.keys import as_columns
 from dodona.engines.memory import MemoryEngine
 from dodona.engines.memory.frames import arrow_vector
-from dodona.engines.spark.dialect import LONGEST_LEVEL, SparkCompiled, SparkDialect, places_of
+from dodona.engines.spark.dialect import (
+    LONGEST_LEVEL,
+    SparkCompiled,
+    SparkDialect,
+    called_apart,
+    column_called,
+    key_column,
+    places_of,
+)
 from dodona.engines.sql import Batch, Longest, SqlEngine, find_columns
 from dodona.engines.sql.compile import Compiled, Statement
 from dodona.engines.sql.dialect import Physical, quote_name
@@ -47,6 +55,12 @@ from dodona.query.unit import Unit
 DEEPEST = 40  # nested sub-selects
 BATCH = 1 << 16
 PREFIX = "spark:"
+
+
+class Made(NamedTuple):
+    """A DataFrame that was put together of tables."""
+
+    frame: Any
 
 
 class SparkEngine(SqlEngine):
@@ -65,7 +79,8 @@ class SparkEngine(SqlEngine):
         self._seen = self._see(frame)
         try:
             with self._snapshot() as view:
-                counted = self._fetch_one(view, f"SELECT COUNT(*) FROM {view}")
+                # Of tables put together nothing is counted: nobody has paid, and the time would tell of them.
+                counted = 0 if isinstance(source, Made) else self._fetch_one(view, f"SELECT COUNT(*) FROM {view}")
                 self._count = RowCount(counted, public_rows and unit is None)
         except Exception:
             raise BadTable("the DataFrame must be readable to its end.") from None
@@ -84,7 +99,8 @@ class SparkEngine(SqlEngine):
         engines = _of_spark([part.engine for part in parts])
         if engines is None:
             return super().join(parts)
-        return join_frames(parts, [engine._frames()[0] for engine in engines], [engine._places for engine in engines])
+        frames = [engine._frames()[0] for engine in engines]
+        return Made(join_frames(parts, frames, [engine._places for engine in engines]))
 
     def lead(self, first: Part, links: Sequence[Link]) -> Any:
         """As a join."""
@@ -96,14 +112,16 @@ class SparkEngine(SqlEngine):
             [_read_source(engine._given)[0] for engine in engines],
         )
         names = [(first.unit, *first.names), *((link.key, link.leads) for link in links)]
-        return lead_frames(first, links, frames, [places_of(own, frame) for own, frame in zip(names, raw, strict=True)])
+        held = [places_of(*pair) for pair in zip(names, raw, strict=True)]
+        return Made(lead_frames(first, links, frames, held))
 
     def stack(self, parts: Sequence[Part]) -> Any:
         """As a join."""
         engines = _of_spark([part.engine for part in parts])
         if engines is None:
             return super().stack(parts)
-        return stack_frames(parts, [engine._frames()[0] for engine in engines], [engine._places for engine in engines])
+        frames = [engine._frames()[0] for engine in engines]
+        return Made(stack_frames(parts, frames, [engine._places for engine in engines]))
 
     def explain(self, program: Program) -> str:
         """The plan in words, then the statement for a table of ordinary length; reads no row."""
@@ -231,6 +249,7 @@ def _vectors(rows: list[Any], kinds: dict[str, type]) -> dict[str, Vector]:
 
 def _read_source(source: Any) -> tuple[Any, Any]:
     """The DataFrame, and for files the same rows in their lasting order."""
+    source = source.frame if isinstance(source, Made) else source
     if not isinstance(source, str):
         return source.select("*"), None  # a plan of its own, so that its columns are asked for again
     try:
@@ -263,7 +282,8 @@ class SparkSources(FileHome):
     prefix = PREFIX
 
     def holds(self, source: Any) -> bool:
-        return source.startswith(PREFIX) if isinstance(source, str) else type(source).__module__.startswith("pyspark.")
+        known = isinstance(source, Made) or type(source).__module__.startswith("pyspark.")
+        return source.startswith(PREFIX) if isinstance(source, str) else known
 
     def open(self, source: Any, terms: Terms) -> SparkEngine:
         return SparkEngine(source, terms.schema, unit=terms.unit, public_rows=terms.public_rows)
@@ -279,9 +299,9 @@ def join_frames(parts: Sequence[Part], frames: Sequence[Any], held: Sequence[Map
     require_ids([(part.unit, places[part.unit]) for part, places in zip(parts, held, strict=True)])
     selected, joined, first = [], None, None
     for number, (part, frame, places) in enumerate(zip(parts, frames, held, strict=True)):
-        own, key = _called(frame, f"t{number}"), _key(f"t{number}", places[part.unit])
+        own, key = called_apart(frame, f"t{number}"), key_column(f"t{number}", places[part.unit])
         names = {**part.names, **({} if number else {part.unit: part.unit})}
-        selected += [_named(f"t{number}", places[name], called) for name, called in names.items()]
+        selected += [column_called(f"t{number}", places[name], called) for name, called in names.items()]
         joined = own if joined is None else joined.join(own, first == key, "left" if part.outer else "inner")
         first = key if first is None else first
     return joined.select(*selected)  # type: ignore[union-attr]
@@ -297,15 +317,15 @@ def lead_frames(
     for number, (link, frame, places) in enumerate(zip(links, frames[1:], held[1:], strict=True)):
         require_ids([("a key", left), (link.key, places[link.key])])
         require_key(link.key, places[link.key].family, places[link.key].kind)
-        own = _called(frame, f"l{number}")
-        on = None if known is None else _key(f"l{number - 1}", left) == _key(f"l{number}", places[link.key])
+        own = called_apart(frame, f"l{number}")
+        on = None if known is None else key_column(f"l{number - 1}", left) == key_column(f"l{number}", places[link.key])
         known = own if known is None else known.join(own, on, "inner")
         left = places[link.leads]
-    ends = _key("l0", held[1][links[0].key]).alias("k"), _key(f"l{len(links) - 1}", left).alias("w")
+    ends = key_column("l0", held[1][links[0].key]).alias("k"), key_column(f"l{len(links) - 1}", left).alias("w")
     pairs = known.select(*ends).distinct()  # type: ignore[union-attr]
     whose = col("w").cast("string") if left.family == "text" else col("w")
-    selected = [*(_named("t0", held[0][name], called) for name, called in first.names.items())]
-    joined = _called(frames[0], "t0").join(pairs, _key("t0", held[0][first.unit]) == col("k"), "inner")
+    selected = [*(column_called("t0", held[0][name], called) for name, called in first.names.items())]
+    joined = called_apart(frames[0], "t0").join(pairs, key_column("t0", held[0][first.unit]) == col("k"), "inner")
     return joined.select(*selected, whose.alias(links[-1].leads))
 
 
@@ -317,29 +337,10 @@ def stack_frames(parts: Sequence[Part], frames: Sequence[Any], held: Sequence[Ma
         names = {called: name for name, called in {**part.names, part.unit: parts[0].unit}.items()}
         for called, name in names.items():
             require_same(called, seen.setdefault(called, places[name]), places[name])
-        selected = [_named("t", places[names[called]], called) for called in seen]
-        own = _called(frame, "t").select(*selected)
+        selected = [column_called("t", places[names[called]], called) for called in seen]
+        own = called_apart(frame, "t").select(*selected)
         whole = own if whole is None else whole.unionAll(own)
     return whole
-
-
-def _called(frame: Any, table: str) -> Any:
-    """Its columns under names that no other table's have."""
-    return frame.toDF(*(f"{table}_{name}" for name in frame.columns))
-
-
-def _named(table: str, place: Physical, called: str) -> Any:
-    from pyspark.sql.functions import col
-
-    return col(f"{table}_{place.expression}").alias(called)
-
-
-def _key(table: str, place: Physical) -> Any:
-    """An id, as a whole number or byte by byte."""
-    from pyspark.sql.functions import col
-
-    raw = col(f"{table}_{place.expression}")
-    return raw.cast("string").cast("binary") if place.family == "text" else raw.cast("bigint")
 
 
 # What Spark's Python workers run for a program too long for SQL: the memory engine's kernels, batch by batch.

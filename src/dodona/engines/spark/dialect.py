@@ -348,3 +348,23 @@ _FAMILIES = {
     "decimal": "decimal",
     "boolean": "boolean",
 }
+
+
+def called_apart(frame: Any, table: str) -> Any:
+    """Its columns under names that no other table's have."""
+    return frame.toDF(*(f"{table}_{name}" for name in frame.columns))
+
+
+def column_called(table: str, place: Physical, called: str) -> Any:
+    """A table's column, under its name in the whole."""
+    from pyspark.sql.functions import col
+
+    return col(f"{table}_{place.expression}").alias(called)
+
+
+def key_column(table: str, place: Physical) -> Any:
+    """An id, as a whole number or byte by byte."""
+    from pyspark.sql.functions import col
+
+    raw = col(f"{table}_{place.expression}")
+    return raw.cast("string").cast("binary") if place.family == "text" else raw.cast("bigint")
