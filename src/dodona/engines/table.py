@@ -107,7 +107,7 @@ class Table:
         """The engine, with each row as often as the unit's weight says."""
         if self.unit is None or self.unit.weight is None:
             return engine
-        from dodona.engines.weights import Weighted
+        from dodona.engines.units import Weighted
 
         return Weighted(engine, self.schema, self.unit)
 

@@ -1,20 +1,21 @@
 """Whose rows they are, as sources in memory say it, and in which order the rows of one unit count.
 
 A unit is a whole number for each row. The order is by a hash of what the rows say, in operations that all engines agree
-on.
+on. Where nobody knows whose they are, a row may stand for several (``Weighted``).
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dodona.errors import BadTable
+from dodona.engines.engine import Engine, Pick, Respond
+from dodona.errors import BadTable, Unsupported
 from dodona.query.compiler import Compiler, exponent
 from dodona.query.expr import Column
 from dodona.query.program import Block, Builder, Program
@@ -188,3 +189,84 @@ def _remainder(build: Builder, x: int) -> int:
 def _weight(index: int) -> float:
     """A fixed number below 2^20 for the index."""
     return float(int.from_bytes(hashlib.sha256(b"dodona row order %d" % index).digest()[:4]) % 2**20 | 1)
+
+
+EXACT = 2**53  # whole doubles below it are exact, and so are products that stay below it
+MOST_PRODUCTS = 4096
+
+
+class Weighted(Engine):
+    """``engine``, which holds the column ``unit.weight`` too, with each row as often as that says.
+
+    A row of weight w is as w copies of it, so each sum of values is one of values times weights, whole numbers both,
+    and a number of different values is of rows with a weight above 0. What a person may change is ``max_rows`` of the
+    weights in all, so many copies, one after the other: sums move by that many times what one row moves them by.
+    """
+
+    def __init__(self, engine: Engine, schema: Schema, unit: Unit) -> None:
+        super().__init__(schema, unit=engine.unit, public_rows=engine.public_rows)
+        self._engine, self._weight, self._heaviest = engine, str(unit.weight), unit.heaviest
+        self.tells_losses, self.reads_texts = engine.tells_losses, engine.reads_texts
+
+    @property
+    def lasting_order(self) -> bool:
+        """Nobody needs it: rows that stand for several report nothing."""
+        return False
+
+    def check(self) -> None:
+        """As behind."""
+        self._engine.check()
+
+    def keeps(self, program: Program) -> bool:
+        """As behind; refused where weights cannot be taken into account."""
+        return self._engine.keeps(self._weighted(program))
+
+    def counts_values(self, program: Program) -> bool:
+        """As behind."""
+        return self._engine.counts_values(self._weighted(program))
+
+    def rows(self) -> int:
+        """The sum of the weights."""
+        from dodona.engines.people import counted
+
+        return counted(self)
+
+    def totals(self, program: Program) -> NDArray[Any]:
+        """Exact sums, each row as often as it counts."""
+        return self._engine.totals(self._weighted(program))
+
+    def reports(self, program: Program, pick: Pick, respond: Respond) -> Iterator[Any]:
+        """None (``lasting_order``)."""
+        del program, pick, respond
+        raise Unsupported("rows that stand for several report nothing for themselves: ask a curator of them.")
+
+    def explain(self, program: Program) -> str:
+        """As behind."""
+        return self._engine.explain(self._weighted(program))
+
+    def _weighted(self, program: Program) -> Program:
+        build = Builder(list(program.steps), {step: i for i, step in enumerate(program.steps)})
+        weight = Compiler(self._engine.schema, build).value(Column(self._weight)).step
+        blocks = tuple(self._block(block, weight, build) for block in program.blocks)
+        return replace(program, steps=tuple(build.steps), blocks=blocks)
+
+    def _block(self, block: Block, weight: int, build: Builder) -> Block:
+        if block.counts_values:
+            there = build.emit("lt", build.const(0.0), weight)
+            return replace(block, where=there if block.where is None else build.emit("and", block.where, there))
+        values, bound = block.values, block.bound
+        if block.order is not None or block.width > MOST_PRODUCTS:
+            raise Unsupported(
+                "where rows stand for several, products of many conditions are not counted together: ask narrower "
+                "questions, or state conditions one by one."
+            )
+        if block.gram:
+            bound = bound**2
+            values = tuple(build.emit("mul", x, y) for i, x in enumerate(values) for y in values[i:])
+        if bound * self._heaviest > EXACT:
+            raise Unsupported(
+                f"one row may count {self._heaviest:,} times, and its values, in steps, be {bound:,}: their product "
+                "is beyond exact sums. State a smaller heaviest, or narrower bounds of the columns."
+            )
+        values = tuple(build.emit("mul", value, weight) for value in values)
+        return replace(block, values=values, bound=bound * self._heaviest, gram=False)

@@ -290,8 +290,7 @@ class SparkSources(FileHome):
 
 
 def _of_spark(engines: Sequence[Engine]) -> list[SparkEngine] | None:
-    own = [engine for engine in engines if isinstance(engine, SparkEngine)]
-    return own if len(own) == len(engines) else None
+    return own if len(own := [one for one in engines if isinstance(one, SparkEngine)]) == len(engines) else None
 
 
 def join_frames(parts: Sequence[Part], frames: Sequence[Any], held: Sequence[Mapping[str, Physical]]) -> Any:
