@@ -10,8 +10,8 @@ import pytest
 import dodona
 
 NAMES = {
-    "Answer", "Budget", "Category", "Collected", "Cost", "Csv", "Curator", "Dataset", "Date", "Exact", "Features",
-    "Flag", "Gate", "Integer", "Local", "Nearest", "Oracle", "Outer", "Partition", "Price", "Public", "Query",
+    "Answer", "Budget", "Category", "Collected", "Contributions", "Cost", "Csv", "Curator", "Dataset", "Date", "Exact",
+    "Features", "Flag", "Gate", "Integer", "Local", "Nearest", "Oracle", "Outer", "Partition", "Price", "Public", "Query",
     "Real", "Rows", "Schema", "Selection", "Shuffled", "Stack", "Synopsis", "Table", "Text", "Timestamp", "Unit",
     "Value", "bucket", "connect", "linear", "load", "open", "parse", "stat",
 }  # fmt: skip
