@@ -10,10 +10,11 @@ import pytest
 import dodona
 
 NAMES = {
-    "Answer", "Budget", "Category", "Collected", "Contributions", "Cost", "Csv", "Curator", "Dataset", "Date", "Exact",
-    "Features", "Flag", "Gate", "Integer", "Local", "Nearest", "Oracle", "Outer", "Partition", "Price", "Public", "Query",
-    "Real", "Rows", "Schema", "Selection", "Shuffled", "Stack", "Synopsis", "Table", "Text", "Timestamp", "Unit",
-    "Value", "bucket", "connect", "linear", "load", "open", "parse", "stat",
+    "Answer", "Budget", "Category", "Collected", "Contributions", "Cost", "Csv", "Curator", "Dataset",
+    "Date", "Exact", "Features", "Flag", "Gate", "Integer", "Local", "Nearest", "Oracle", "Outer",
+    "Partition", "Price", "Public", "Query", "Real", "Rows", "Schema", "Selection", "Shuffled", "Stack",
+    "Synopsis", "Table", "Text", "Timestamp", "Unit", "Value", "bucket", "connect", "linear", "load", "open",
+    "parse", "stat",
 }  # fmt: skip
 SOURCE = Path(dodona.__file__).parent
 
