@@ -8,7 +8,8 @@ stay exact).
 
 Weights. Coordinate i gets noise of scale proportional to w_i: either its own largest size (``balanced``: each part of
 a stack is equally well known relative to its range), or one unit of the question (``level``: every coordinate gets
-the same error in its own units).
+the same error in its own units). Balanced, deviations from the middle of a range weigh less: an average is off by their
+noise as it is, and by that of its count times the average's own deviation alone, which is seldom the largest there is.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from dodona.errors import BadQuery
 from dodona.query import dates
 from dodona.query.columns import LARGEST_INTEGER
 from dodona.query.compiler import Compiler, exponent, taken_off
-from dodona.query.expr import Expr, coarse_key, columns_of, conjuncts_of
+from dodona.query.expr import Call, Expr, Literal, coarse_key, columns_of, conjuncts_of
 from dodona.query.program import FATES, Block, Builder, Program, fate_of
 from dodona.query.schema import Label, Schema
 from dodona.query.sensitivity import Reach
@@ -58,6 +59,7 @@ from dodona.query.types import numeric
 SUM_BITS = 24
 PRODUCT_BITS = 18
 MOST_CELLS = 1_000_000
+OF_DEVIATIONS = Fraction(7, 10)
 
 
 @dataclass(frozen=True)
@@ -82,6 +84,7 @@ class Scalar(NamedTuple):
     whole: bool
     taken: float = 0.0
     fixed: bool = False
+    centred: bool = False
 
     @property
     def size(self) -> int:
@@ -174,12 +177,15 @@ class Planner:
     def leaf(self, expr: Expr, most_bits: int) -> Scalar:
         """An expression on its grid, with what its own fixed point takes off."""
         own = self.scalar(self.bounded(expr), most_bits)
-        return own._replace(taken=taken_off(expr, self.schema), fixed=self.is_public(expr))
+        own = own._replace(taken=taken_off(expr, self.schema), fixed=self.is_public(expr))
+        return own._replace(centred=_deviates(expr) and abs(own.low + own.high) <= 1)
 
     def weight(self, scalar: Scalar) -> Fraction:
         """Level: one unit of the question, in steps; balanced: the coordinate's own largest size."""
         if self.level:
             return Fraction(2) ** scalar.bits
+        if scalar.centred:
+            return Fraction(max(scalar.size * OF_DEVIATIONS // 1, 1))
         return Fraction(max(scalar.size, scalar.high - scalar.low, 1))
 
     def add(self, place: Place, block: Block, coordinates: Sequence[Coordinate], inner: tuple[int, ...]) -> None:
@@ -192,6 +198,13 @@ class Planner:
         self.weights += [c.weight for c in coordinates] * cells
         self.segments.append(Segment((*place.cells, *inner), place.labels))
         self.scopes.append(place.public)
+
+
+def _deviates(expr: Expr) -> bool:
+    """Whether it is a number less a constant, perhaps under a condition: how averages sum."""
+    if isinstance(expr, Call) and expr.op == "if":
+        expr = expr.args[1]
+    return isinstance(expr, Call) and expr.op == "sub" and isinstance(expr.args[1], Literal)
 
 
 def side_by_side(p: Planner, scalars: Sequence[Scalar], place: Place, shape: tuple[int, ...]) -> Reach:
