@@ -14,8 +14,8 @@ from dodona.oracles.answer import Answer as Answer
 from dodona.oracles.answer import Price as Price
 from dodona.oracles.answer import Selection as Selection
 from dodona.oracles.collected import Collected as Collected
-from dodona.oracles.contributions import Contributions as Contributions
 from dodona.oracles.curator import Curator as Curator
+from dodona.oracles.dataset import Contributions as Contributions
 from dodona.oracles.dataset import Dataset as Dataset
 from dodona.oracles.exact import Exact as Exact
 from dodona.oracles.local import Local as Local

@@ -21,7 +21,7 @@ from dodona.query.expr import Column as Name
 from dodona.query.expr import Expr
 from dodona.query.schema import Schema, extended, same_name
 from dodona.query.select import Join, Scope, Source
-from dodona.query.select.source import Arm, arms_of
+from dodona.query.select.clip import Arm, arms_of
 
 
 @dataclass(frozen=True)

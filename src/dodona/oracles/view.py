@@ -23,7 +23,8 @@ from dodona.query.expr import Call, Column, Expr, Literal
 from dodona.query.persons import OfPeople, read_persons
 from dodona.query.quantiles import Apart, Quantiles
 from dodona.query.schema import Integer, Real, Schema, same_name
-from dodona.query.select.source import source_of, united
+from dodona.query.select.clip import united
+from dodona.query.select.source import source_of
 from dodona.query.statistic import (
     Distinct,
     Features,

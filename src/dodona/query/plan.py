@@ -8,8 +8,7 @@ stay exact).
 
 Weights. Coordinate i gets noise of scale proportional to w_i: either its own largest size (``balanced``: each part of
 a stack is equally well known relative to its range), or one unit of the question (``level``: every coordinate gets
-the same error in its own units). Balanced, deviations from the middle of a range weigh less: an average is off by their
-noise as it is, and by that of its count times the average's own deviation alone, which is seldom the largest there is.
+the same error in its own units). Balanced, an average's deviations weigh less: it is off by all of their noise.
 """
 
 from __future__ import annotations
@@ -59,7 +58,6 @@ from dodona.query.types import numeric
 SUM_BITS = 24
 PRODUCT_BITS = 18
 MOST_CELLS = 1_000_000
-OF_DEVIATIONS = Fraction(7, 10)
 
 
 @dataclass(frozen=True)
@@ -175,18 +173,16 @@ class Planner:
         return Scalar(step, bits, low, high, whole and bits >= 0)
 
     def leaf(self, expr: Expr, most_bits: int) -> Scalar:
-        """An expression on its grid, with what its own fixed point takes off."""
+        """On its grid, with what its own fixed point takes off."""
         own = self.scalar(self.bounded(expr), most_bits)
-        own = own._replace(taken=taken_off(expr, self.schema), fixed=self.is_public(expr))
-        return own._replace(centred=_deviates(expr) and abs(own.low + own.high) <= 1)
+        centred = _deviates(expr) and abs(own.low + own.high) <= 1
+        return own._replace(taken=taken_off(expr, self.schema), centred=centred, fixed=self.is_public(expr))
 
     def weight(self, scalar: Scalar) -> Fraction:
         """Level: one unit of the question, in steps; balanced: the coordinate's own largest size."""
         if self.level:
             return Fraction(2) ** scalar.bits
-        if scalar.centred:
-            return Fraction(max(scalar.size * OF_DEVIATIONS // 1, 1))
-        return Fraction(max(scalar.size, scalar.high - scalar.low, 1))
+        return Fraction(max(1, scalar.size * 7 // 10 if scalar.centred else max(scalar.size, scalar.high - scalar.low)))
 
     def add(self, place: Place, block: Block, coordinates: Sequence[Coordinate], inner: tuple[int, ...]) -> None:
         """One block of sums under the place's cell and condition."""
@@ -202,9 +198,8 @@ class Planner:
 
 def _deviates(expr: Expr) -> bool:
     """Whether it is a number less a constant, perhaps under a condition: how averages sum."""
-    if isinstance(expr, Call) and expr.op == "if":
-        expr = expr.args[1]
-    return isinstance(expr, Call) and expr.op == "sub" and isinstance(expr.args[1], Literal)
+    of = expr.args[1] if isinstance(expr, Call) and expr.op == "if" else expr
+    return isinstance(of, Call) and of.op == "sub" and isinstance(of.args[1], Literal)
 
 
 def side_by_side(p: Planner, scalars: Sequence[Scalar], place: Place, shape: tuple[int, ...]) -> Reach:

@@ -34,7 +34,7 @@ from dodona.engines.homes import FileHome, Terms, registered, what_instead
 from dodona.engines.memory.frames import arrow_vector
 from dodona.engines.sql import Batch, Longest, SqlEngine, find_columns
 from dodona.engines.sql.compile import Compiled, Statement
-from dodona.engines.sql.tables import Held, joined, led, stacked
+from dodona.engines.sql.windows import Held, joined, led, stacked
 from dodona.errors import BadTable
 from dodona.query.program import Program
 from dodona.query.schema import Schema

@@ -20,7 +20,7 @@ from dodona.engines.duckdb.dialect import STEPS
 from dodona.engines.duckdb.views import Sight, seen
 from dodona.engines.homes import what_instead
 from dodona.engines.sql.dialect import Physical, quote_name, quote_text
-from dodona.engines.sql.tables import Held
+from dodona.engines.sql.windows import Held
 from dodona.errors import BadTable
 
 _PREFIX, _LOCK = "dodona-scratch-", "held"

@@ -30,7 +30,7 @@ from dodona.engines.postgres import source as sources
 from dodona.engines.postgres.dialect import PostgresDialect
 from dodona.engines.sql import Batch, Longest, SqlEngine, find_columns
 from dodona.engines.sql.compile import Compiled, Statement
-from dodona.engines.sql.tables import Held, joined, led, stacked
+from dodona.engines.sql.windows import Held, joined, led, stacked
 from dodona.errors import BadTable
 from dodona.query.program import Program
 from dodona.query.schema import Schema

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from urllib.parse import unquote, urlsplit
 
 from dodona.engines.sql.dialect import Physical, quote_name
-from dodona.engines.sql.tables import Held
+from dodona.engines.sql.windows import Held
 from dodona.errors import BadTable
 
 _FAMILIES = {

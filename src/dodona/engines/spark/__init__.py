@@ -45,7 +45,7 @@ from dodona.engines.spark.dialect import (
 from dodona.engines.sql import Batch, Longest, SqlEngine, find_columns
 from dodona.engines.sql.compile import Compiled, Statement
 from dodona.engines.sql.dialect import Physical, quote_name
-from dodona.engines.sql.tables import require_ids, require_same
+from dodona.engines.sql.windows import require_ids, require_same
 from dodona.engines.units import require_key
 from dodona.errors import BadTable
 from dodona.query.program import Program, read_by

@@ -18,7 +18,7 @@ MOST_JOINS = 16
 ALLOWED = "JOIN or LEFT JOIN, with USING (column) or ON a.column = b.column"
 
 
-def _written(name: str) -> str:
+def written(name: str) -> str:
     return str(Column(name))
 
 
@@ -30,8 +30,8 @@ class Key:
     column: str
 
     def __str__(self) -> str:
-        own = _written(self.column)
-        return own if self.table is None else f"{_written(self.table)}.{own}"
+        own = written(self.column)
+        return own if self.table is None else f"{written(self.table)}.{own}"
 
 
 @dataclass(frozen=True)
@@ -47,9 +47,9 @@ class Join:
     position: int | None = field(default=None, compare=False)
 
     def __str__(self) -> str:
-        called = "" if self.alias == self.table else f" AS {_written(self.alias)}"
-        on = f"USING ({_written(self.left.column)})" if self.shared else f"ON {self.left} = {self.right}"
-        return f"{'LEFT ' if self.outer else ''}JOIN {_written(self.table)}{called} {on}"
+        called = "" if self.alias == self.table else f" AS {written(self.alias)}"
+        on = f"USING ({written(self.left.column)})" if self.shared else f"ON {self.left} = {self.right}"
+        return f"{'LEFT ' if self.outer else ''}JOIN {written(self.table)}{called} {on}"
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,7 @@ class Source:
     joins: tuple[Join, ...]
 
     def __str__(self) -> str:
-        first = _written(self.table) + ("" if self.alias == self.table else f" AS {_written(self.alias)}")
+        first = written(self.table) + ("" if self.alias == self.table else f" AS {written(self.alias)}")
         return " ".join([first, *map(str, self.joins)])
 
 
@@ -106,6 +106,8 @@ class Statement:
     def __init__(self, text: str) -> None:
         self.text = text
         self._bare, self.bounds = split_options(uncommented(text))
+        from dodona.query.select.clip import united  # which reads statements too
+
         self._bare = united(self._bare)
         self._tree: Any = None
 
@@ -125,29 +127,29 @@ class Statement:
         nodes = [(type(node).__name__, node) for node in self._tree.walk()]
         named = {str(node.alias).casefold() for kind, node in nodes if kind == "CTE"}
         selects = [node for kind, node in nodes if kind == "Select" and _over_rows(node, named)]
-        found = [(node, source_of(node) or Source(*_named(_first(node)), ())) for node in selects]
+        found = [(node, source_of(node) or Source(*named_table(first_source(node)), ())) for node in selects]
         first = next((source for _, source in found if source.joins), found[0][1] if found else None)
         for node, source in found:
             alike = source == first if first and first.joins else first and same_name(source.table, first.table)
             if not alike:
                 raise refuse(
-                    _first(node),
+                    first_source(node),
                     "all SELECTs over rows in one statement read the same tables. Ask a second statement; what a "
-                    f"public table says of a row is joined: JOIN {_first(node).name} USING (...) WHERE ...",
+                    f"public table says of a row is joined: JOIN {first_source(node).name} USING (...) WHERE ...",
                 )
         return first
 
 
 def _over_rows(tree: Any, named: set[str]) -> bool:
     """Whether FROM names a table of rows, and none that WITH made."""
-    first = _first(tree)
+    first = first_source(tree)
     return type(first).__name__ == "Table" and str(first.name).casefold() not in named
 
 
 def read_from(text: str) -> Source:
     """What stands in FROM, by itself: ``visits JOIN zips USING (zip)``."""
     tree = parse_tree(f"SELECT 1 FROM {text}")
-    odd = [clause for clause, value in tree.args.items() if value and clause not in _FROM]
+    odd = [clause for clause, value in tree.args.items() if value and clause not in FROM_CLAUSES]
     if type(tree).__name__ != "Select" or odd:
         raise BadQuery(f"a table or tables joined are needed here, as they stand after FROM. Got {text!r}.")
     found = source_of(tree)
@@ -156,22 +158,22 @@ def read_from(text: str) -> Source:
     return found
 
 
-_FROM = frozenset({"expressions", "from", "from_", "joins", "kind"})
+FROM_CLAUSES = frozenset({"expressions", "from", "from_", "joins", "kind"})
 
 
-def _first(tree: Any) -> Any:
+def first_source(tree: Any) -> Any:
     source = tree.args.get("from") or tree.args.get("from_")
     return source.this if source else None
 
 
 def source_of(tree: Any) -> Source | None:
     """Of a statement's tree."""
-    joins, first = tree.args.get("joins") or [], _first(tree)
+    joins, first = tree.args.get("joins") or [], first_source(tree)
     if type(first).__name__ != "Table":
         return None
     if len(joins) > MOST_JOINS:
         raise refuse(joins[0], f"a statement may join {MOST_JOINS} tables at most. Got {len(joins)}")
-    table, alias = _named(first)
+    table, alias = named_table(first)
     return Source(table, alias, tuple(_join(join) for join in joins))
 
 
@@ -186,7 +188,7 @@ def unqualified(table: Any) -> Any:
     return table
 
 
-def _named(table: Any) -> tuple[str, str]:
+def named_table(table: Any) -> tuple[str, str]:
     if type(table).__name__ == "Table":
         unqualified(table)
     extra = [part for part, value in table.args.items() if value and part not in ("this", "alias")]
@@ -207,7 +209,7 @@ def _join(tree: Any) -> Join:
         raise refuse(
             tree, f"a join of every row with every row would let one person touch the rows of all. Allowed: {ALLOWED}"
         )
-    table, alias = _named(tree.this)
+    table, alias = named_table(tree.this)
     place = tree.this.this.meta.get("start")
     if using:
         if len(using) != 1:
@@ -335,8 +337,10 @@ def split_persons(text: str, whose: str | None) -> Nested | None:
     if whose is None:
         return None
     statement, bounds = split_options(uncommented(text))
+    from dodona.query.select.clip import united  # which reads statements too
+
     statement = united(_in_place(statement, whose))
-    found = [span for span in _subselects(statement) if _by_person(statement[slice(*span)], whose)]
+    found = [span for span in subselects(statement) if _by_person(statement[slice(*span)], whose)]
     if not found:
         return None
     if len(found) > 1:
@@ -347,7 +351,7 @@ def split_persons(text: str, whose: str | None) -> Nested | None:
     return Nested(statement[: start - 1], statement[start:stop], statement[stop + 1 :], bounds or Bounds())
 
 
-def _subselects(text: str) -> Iterator[tuple[int, int]]:
+def subselects(text: str) -> Iterator[tuple[int, int]]:
     """Where the SELECTs in parentheses after FROM begin and end."""
     pieces = [(match.group(), match.start()) for match in _PIECES.finditer(text)]
     for at in range(len(pieces) - 2):
@@ -382,48 +386,6 @@ def _in_place(text: str, whose: str) -> str:
             made.append(f"{text[at:place]}{inner} ")
             at = place
     return "".join(made) + text[at:]
-
-
-def united(text: str) -> str:
-    """A statement in which rows of tables one below another have one name: their SELECTs, as ``Arm`` writes them."""
-    for start, stop in _subselects(text) if "UNION" in text.upper() else ():
-        try:
-            arms = arms_of(text[start:stop])
-            made = {str(node.alias).casefold() for node in parse_tree(text).walk() if type(node).__name__ == "CTE"}
-        except BadQuery:  # judged where it is asked
-            continue
-        if arms and not made & {arm.table.casefold() for arm in arms}:
-            name = '"' + " UNION ALL ".join(map(str, arms)).replace('"', '""') + '"'
-            return united(text[: start - 1] + name.ljust(stop + 2 - start) + text[stop + 1 :])
-    return text
-
-
-class Arm(NamedTuple):
-    """A SELECT of a table's columns as they are, of all where none is named: what they are, and are called."""
-
-    table: str
-    columns: tuple[tuple[str, str], ...]
-
-    def __str__(self) -> str:
-        named = [_written(of) + ("" if of == called else f" AS {_written(called)}") for of, called in self.columns]
-        return f"SELECT {', '.join(named) or '*'} FROM {_written(self.table)}"
-
-
-def arms_of(text: str) -> tuple[Arm, ...]:
-    """Of a UNION ALL of tables' rows; none where it is of something else."""
-    waiting, arms = [parse_tree(text)], list[Arm]()
-    while waiting:
-        tree = waiting.pop()
-        if type(tree).__name__ == "Union" and not tree.args.get("distinct"):
-            waiting += [tree.expression, tree.this]
-            continue
-        listed = tuple((str(item.unalias().name), str(item.alias_or_name)) for item in tree.expressions)
-        kinds = {type(item.unalias()).__name__ for item in tree.expressions}
-        odd = [clause for clause, value in tree.args.items() if value and clause not in _FROM - {"joins"}]
-        if odd or type(_first(tree)).__name__ != "Table" or kinds not in ({"Column"}, {"Star"}):
-            return ()
-        arms.append(Arm(_named(_first(tree))[0], () if kinds == {"Star"} else listed))
-    return tuple(arms) if len(arms) > 1 else ()
 
 
 def _by_person(text: str, whose: str) -> bool:
