@@ -202,6 +202,7 @@ WAYS: dict[str, Callable[[Any], Any]] = {
     "local": local,
     "noise_families": noise_families,
     "parity": parity,
+    "people": whole,
     "quantiles": quantiles,
     "ranges": ranges,
     "reconstruction": reconstruction,
