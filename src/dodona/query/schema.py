@@ -213,7 +213,8 @@ def same_name(asked: str, own: str) -> bool:
 
 def _alike(name: str) -> str:
     """Equal for names that a reader, or an engine with rules of its own, may take for one another."""
-    return unicodedata.normalize("NFD", unicodedata.normalize("NFD", name).casefold())
+    plain = name.translate({0x130: "i", 0x131: "i"})  # the Turkish two, which Java takes for an i and casefold does not
+    return unicodedata.normalize("NFD", unicodedata.normalize("NFD", plain).casefold())
 
 
 def _unwritable(name: str) -> bool:
