@@ -199,4 +199,5 @@ class NoiseFamily(AdditiveNoise):
 
 def noise_families(unit: str) -> list[type[NoiseFamily]]:
     """The registered families that are bought in this unit."""
-    return [kind for kind in registered_mechanisms() if issubclass(kind, NoiseFamily) and kind.unit == unit]
+    found = [kind for kind in registered_mechanisms() if getattr(kind, "unit", None) == unit]
+    return [kind for kind in found if issubclass(kind, NoiseFamily)]

@@ -216,11 +216,12 @@ class Price:
         asker and moment to moment. A charge pays both or neither, so both must fit.
         """
         after = float(budget.amount(max(left - self.units, 0)))
-        cost = replace(self.cost, left=after)
+        cost = Bill(**{**vars(self.cost), "left": after})  # as below, faster than dataclasses.replace
         if self.keys:
             told, rest = (float(Fraction(units, KEY_UNITS)) for units in (self.keys, max(keys_left - self.keys, 0)))
             cost = replace(cost, keys=told, keys_left=rest)
-        return replace(self, cost=cost, affordable=self.units <= left and self.keys <= keys_left)
+        affordable = self.units <= left and self.keys <= keys_left
+        return Price(**{**vars(self), "cost": cost, "affordable": affordable})
 
     @property
     def outlook(self) -> Outlook:

@@ -172,7 +172,7 @@ class Budget:
         """All that may ever be spent, in ``unit``: ``capacity`` units, so a hair below the stated number at most."""
         return self.amount(self.capacity)
 
-    @property
+    @cached_property
     def capacity(self) -> int:
         """All that may ever be spent, in ledger units, rounded DOWN."""
         stated = self.epsilon if self.rho is None else self.rho
@@ -189,7 +189,7 @@ class Budget:
         # Each charge is a whole number u of units. Rounding u down, not R, keeps T u <= capacity.
         return Fraction(UNITS, 2 * (self.capacity // self.queries))
 
-    @property
+    @cached_property
     def key_capacity(self) -> int:
         """All the delta that open keys may ever take, in its ledger units, rounded DOWN."""
         return floor(self.keys * KEY_UNITS)

@@ -46,6 +46,7 @@ class SqliteSession:
         self._mutex = threading.RLock()
         self._connection: sqlite3.Connection | None = None
         self._file: tuple[int, int] | None = None
+        self._record: tuple[int, str] | None = None
         self._fault: LedgerError | None = None
         self._pid = os.getpid()
         self._create = create or path is None  # until the first transaction has made it, or found it
@@ -119,7 +120,7 @@ class SqliteSession:
             if sqlite_file.is_busy(error):  # some other program, which does not queue as we do
                 raise LedgerUnavailable(LOCKED) from None
             raise
-        record = None if self._lock is None else self._lock.read()
+        self._record = record = None if self._lock is None else self._lock.read()
         version = sqlite_file.version(db)
         if version == 0:
             if record is not None or self._tip.seen[0]:
@@ -145,7 +146,7 @@ class SqliteSession:
     def _commit(self) -> None:
         assert self._connection is not None
         self._connection.execute("COMMIT")
-        if self._lock is not None and self._lock.read() != self.position():
+        if self._lock is not None and self._record != self.position():  # it is locked, and so what it was
             self._lock.write(*self.position())
         self._tip.keep()
         self._create = False

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable
+from itertools import product
 from typing import Any, Protocol
 
 from dodona.errors import LedgerCorrupt
@@ -15,7 +16,8 @@ COLUMNS = (
 )
 _TEXT, _MAYBE, _WHOLE = (str,), (str, type(None)), (int,)
 _QUESTION = (*(_TEXT,) * 3, _MAYBE, _TEXT, _TEXT, _WHOLE, _MAYBE)
-_TYPES = (_WHOLE, *_QUESTION, _WHOLE, _WHOLE, _TEXT, _TEXT, _WHOLE, *(_TEXT,) * 4)
+_TYPES = frozenset(product(_WHOLE, *_QUESTION, _WHOLE, _WHOLE, _TEXT, _TEXT, _WHOLE, *(_TEXT,) * 4))
+"""Of a row: all there may be."""
 
 NOT_A_LEDGER = (
     "The ledger must be an unbroken store that Dodona made. This one is not: never repair it, keep it for inspection."
@@ -41,7 +43,7 @@ def entries(db: Store, where: str, values: tuple[object, ...] = ()) -> list[Entr
 def entry_of(row: tuple[object, ...]) -> Entry:
     """A row of the entries table, its columns those of ``COLUMNS``, as a value."""
     try:
-        if any(type(value) not in kinds for value, kinds in zip(row, _TYPES, strict=True)):
+        if tuple(map(type, row)) not in _TYPES:
             raise ValueError("a column of another type")
         fields = list(row)
         fields[8] = read_scope(fields[8])  # type: ignore[arg-type]
@@ -67,7 +69,9 @@ def written_further(further: Further) -> str:
 
 def read_further(text: str) -> Further:
     """The inverse of ``written_further``. Raises ValueError on anything that cannot have made."""
-    parts = [part.split(" ") for part in text.split(";")] if text else []
+    if not text:
+        return ()
+    parts = [part.split(" ") for part in text.split(";")]
     if any(len(part) != 3 for part in parts):
         raise ValueError("an account needs a name, an amount and a total")
     further = tuple((name, int(amount), int(after)) for name, amount, after in parts)

@@ -30,7 +30,7 @@ from dodona.query.select.finishing import (
 )
 from dodona.query.select.levels import Level, RowLevel, TableLevel, position_in
 from dodona.query.statistic import Distinct
-from dodona.query.text import refuse, translate
+from dodona.query.text import nodes_of, refuse, translate
 
 
 @dataclass(frozen=True)
@@ -81,7 +81,7 @@ class Draft:
 
     def aggregated(self) -> Any:
         """The first item with an aggregate that is not a quantile."""
-        for node in self.tree.walk():
+        for node in nodes_of(self.tree):
             if is_aggregate(node) and type(node).__name__ not in QUANTILES:
                 return node
         return self.tree

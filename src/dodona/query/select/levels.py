@@ -24,7 +24,7 @@ from dodona.query.select.aggregates import (
     require_frame,
 )
 from dodona.query.select.finishing import Fold, Order, Window, place_of, rewritten, slot
-from dodona.query.text import refuse, translate
+from dodona.query.text import nodes_of, refuse, translate
 
 _HELD, _WINDOW = "\x01", "\x02"  # stand for what was read already, and for a window;
 _PEOPLE, _RANKED = "\x03", "\x04"  # for a count of people and a quantile, whose columns stand behind those of sums
@@ -55,6 +55,9 @@ class Level(ABC):
         """An expression of the table's columns, with windows still apart (``placed``)."""
         from sqlglot import exp
 
+        found = self._other(tree) if is_aggregate(tree) else None
+        if found is not None:
+            return found
         root = exp.Paren(this=tree.copy())
         self._stand_in(root)
         return rewritten(translate(root), self._known)
@@ -131,7 +134,7 @@ class Level(ABC):
 
     def finished(self, tree: Any, /) -> bool:
         """Whether it is made of aggregates, not of a row's values."""
-        return any(is_aggregate(node) or type(node).__name__ == "Window" for node in tree.walk())
+        return any(is_aggregate(node) or type(node).__name__ == "Window" for node in nodes_of(tree))
 
     def _numeric(self, tree: Any, name: str) -> Expr | None:
         of = self.read(tree.this)

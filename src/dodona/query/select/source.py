@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from dodona.errors import BadQuery, BadSchema
 from dodona.query.expr import Column, Expr
 from dodona.query.schema import Schema, same_name
-from dodona.query.text import parse_tree, refuse, uncommented
+from dodona.query.text import nodes_of, parse_tree, refuse, uncommented
 from dodona.query.unit import Bounds
 
 MOST_JOINS = 16
@@ -124,7 +124,7 @@ class Statement:
         """
         if self._tree is None:
             self._tree = parse_tree(self._bare)
-        nodes = [(type(node).__name__, node) for node in self._tree.walk()]
+        nodes = [(type(node).__name__, node) for node in nodes_of(self._tree)]
         named = {str(node.alias).casefold() for kind, node in nodes if kind == "CTE"}
         selects = [node for kind, node in nodes if kind == "Select" and _over_rows(node, named)]
         found = [(node, source_of(node) or Source(*named_table(first_source(node)), ())) for node in selects]
@@ -270,8 +270,8 @@ def own_columns(tree: Any) -> list[Any]:
         if clause in ("from", "from_", "with", "with_", "joins"):
             continue
         for part in value if isinstance(value, list) else [value]:
-            if hasattr(part, "walk"):
-                found += [node for node in part.walk() if type(node).__name__ == "Column"]
+            if hasattr(part, "args"):
+                found += [node for node in nodes_of(part) if type(node).__name__ == "Column"]
     return found
 
 
@@ -326,7 +326,7 @@ class Nested(NamedTuple):
         """The statement about people, whose table is called ``name``."""
         written = name.replace('"', '""')
         statement = f'{self.before} "{written}" {self.after}'
-        tables = [node for node in parse_tree(statement).walk() if type(node).__name__ == "Table"]
+        tables = [node for node in nodes_of(parse_tree(statement)) if type(node).__name__ == "Table"]
         if sum(same_name(str(node.name), name) for node in tables) > 1:
             raise BadQuery(f"a statement about people made of {name} reads no rows of it too: ask two statements.")
         return statement
