@@ -47,6 +47,8 @@ class Norms:
     def stack(parts: Iterable[Norms]) -> Norms:
         """Of vectors side by side."""
         listed = list(parts)
+        if len(listed) == 1:  # most questions are of one number
+            return listed[0]
         return Norms(
             sum((part.l1 for part in listed), Fraction(0)),
             sum((part.l2_squared for part in listed), Fraction(0)),
@@ -103,6 +105,8 @@ class Reach:
     def stack(parts: Iterable[Reach]) -> Reach:
         """Of contributions side by side."""
         listed = list(parts)
+        if len(listed) == 1:
+            return listed[0]
         return Reach(Norms.stack(part.size for part in listed), Norms.stack(part.change for part in listed))
 
     def times(self, count: int) -> Reach:
