@@ -189,8 +189,8 @@ class Planner:
         cells = math.prod(place.cells)
         self.blocks.append(replace(block, key=place.key, cells=cells, where=place.where))
         self.order.append(np.arange(cells * len(coordinates)) + sum(map(len, self.order)))
-        self.units.append(_repeated([c.unit for c in coordinates], cells))
-        self.rounding.append(_repeated([c.rounding for c in coordinates], cells))
+        self.units.append(np.tile([c.unit for c in coordinates], cells))
+        self.rounding.append(np.tile([c.rounding for c in coordinates], cells))
         self.weights += [c.weight for c in coordinates] * cells
         self.segments.append(Segment((*place.cells, *inner), place.labels))
         self.scopes.append(place.public)
@@ -200,10 +200,6 @@ def _deviates(expr: Expr) -> bool:
     """Whether it is a number less a constant, perhaps under a condition: how averages sum."""
     of = expr.args[1] if isinstance(expr, Call) and expr.op == "if" else expr
     return isinstance(of, Call) and of.op == "sub" and isinstance(of.args[1], Literal)
-
-
-def _repeated(values: Sequence[float], times: int) -> NDArray[np.float64]:
-    return np.tile(values, times) if times > 1 else np.array(values, dtype=np.float64)
 
 
 def side_by_side(p: Planner, scalars: Sequence[Scalar], place: Place, shape: tuple[int, ...]) -> Reach:
