@@ -162,6 +162,8 @@ SPELLED = [
     ("SELECT h, COUNT(*) AS n, QUANTILE_DISC(age, 0.25) AS q, AVG(x) AS a FROM t GROUP BY h", ""),
     ("SELECT QUANTILE_DISC(age, 0.5) FILTER (WHERE ok) AS a, SUM(x) AS s FROM t", ""),
     ("SELECT 'a' AS k, QUANTILE_DISC(age, 0.5) AS m FROM t WHERE ok UNION ALL SELECT 'b', COUNT(*) FROM t", ""),
+    ("SELECT age, x, COUNT(*) AS n, SUM(h) AS s FROM t GROUP BY GROUPING SETS ((age), (x), ()) HAVING n > 0", ""),
+    ("SELECT x, age, AVG(h) AS a, GROUPING(x) AS g FROM t WHERE ok GROUP BY CUBE (x, age) HAVING COUNT(*) > 0", ""),
     ("SELECT DATE_TRUNC('month', day) AS m, h, COUNT(*) AS n FROM t GROUP BY m, h", ""),
 ]
 

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from scipy.stats import binomtest
 
 import dodona as dd
 from dodona.oracles.finishing.laws import Form, Law
@@ -146,3 +147,26 @@ def test_a_linear_form_stays_within_its_bound_and_the_bound_is_not_idle(kind: st
         within = float(law.within(one, 2)[0])  # two at once: half of the misses each
         assert np.mean(off > within) <= (1 - confidence) / 2 + 4 * math.sqrt((1 - confidence) / 2 / len(off))
         assert within <= 2.5 * float(np.quantile(off, (1 + confidence) / 2))
+
+
+@pytest.mark.parametrize("noise", BUDGETS)
+def test_sets_of_keys_made_consistent_are_within_their_margins(noise: str) -> None:
+    """What least squares makes of sets that were asked by themselves errs less, and its margins know by how much."""
+    text = (
+        "SELECT g, x > 50 AS k, COUNT(*) AS n, SUM(x) AS s, AVG(x) AS m FROM t GROUP BY GROUPING SETS ((g), (k, f), ())"
+    )
+    table = people(21)
+    truth, wrong, shown = dd.Exact(table).sql(text), [0, 0, 0], 0
+    for seed in range(60):
+        curator = seeded_curator(table, BUDGETS[noise], seed)
+        assert seed or len(curator.read(text)[1].cores) == 3
+        for told, true in zip(curator.sql(text, share="1/20", confidence="0.9"), truth, strict=True):
+            shown += 1
+            for place in range(3):
+                cell, exact = told[2 + place], true[2 + place]
+                if isinstance(cell, Estimate) and isinstance(exact, Estimate):
+                    wrong[place] += abs(cell.value - exact.value) > cell.margin + exact.margin
+    for misses in wrong:
+        assert binomtest(misses, shown, 0.1, alternative="greater").pvalue > RARE, (wrong, shown)
+    if noise == "gaussian":
+        assert wrong[0] > 0.04 * shown, "margins are wider than they need be"

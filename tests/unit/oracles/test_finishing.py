@@ -105,6 +105,38 @@ def test_totals_of_a_rollup_agree_with_their_cells() -> None:
     assert whole == sum(n for g, f, n in cells if g is not None and f is None)
 
 
+SETS = "SELECT age, g, f, COUNT(*) AS n, AVG(age) AS m FROM t GROUP BY GROUPING SETS ((age), (g, f), ())"
+
+
+@pytest.mark.parametrize("budget", [dd.Budget(rho=1), dd.Budget(epsilon=5)], ids=str)
+def test_sets_of_keys_asked_by_themselves_are_made_consistent(budget: dd.Budget) -> None:
+    """Cheaper than sums of the finest cells, under one charge, and all of them agree to the last row."""
+    curator = seeded_curator(people(), budget, 1)
+    _, select = curator.read(SETS)
+    assert [core.keys for core in select.cores] == [1, 2, 0]
+    rows = curator.sql(SETS, share="1/200")
+    truth = list(dd.Exact(people()).sql(SETS))
+    totals: dict[str, float] = {}
+    for (age, g, f, n, _), (*keys, true, _) in zip(rows, truth, strict=True):
+        assert [age, g, f] == keys
+        kind = "age" if age is not None else "g" if g is not None else "all"
+        totals[kind] = totals.get(kind, 0) + n.value  # type: ignore[union-attr]
+        assert abs(n.value - true.value) <= 2 * n.margin  # type: ignore[union-attr]
+    assert max(totals.values()) - min(totals.values()) < 1e-6
+    summed = curator.price("SELECT age, g, f, COUNT(*) AS n, AVG(age) AS m FROM t GROUP BY age, g, f", share="1/200")
+    alone = curator.price("SELECT age, COUNT(*) AS n, AVG(age) AS m FROM t GROUP BY age", share="1/600")
+    wider = 1.3 if budget.rho else 2.2  # what many Laplace noises stay within is known by a bound
+    assert {row[3].margin < wider * alone.columns[0].margin for row in rows} == {True}  # type: ignore[union-attr]
+    assert summed.columns[0].margin * math.sqrt(800) > 2 * rows[-1][3].margin  # type: ignore[union-attr]
+    assert "least squares" in curator.explain(SETS, share="1/4")
+
+
+def test_the_finest_table_is_asked_alone_where_most_rows_are_its_own() -> None:
+    curator = seeded_curator(people(), dd.Budget(rho=1), 1)
+    assert len(curator.read("SELECT age, g, COUNT(*) FROM t GROUP BY ROLLUP (age, g)")[1].cores) == 1
+    assert len(curator.read("SELECT g, f, COUNT(*) FROM t GROUP BY CUBE (g, f)")[1].cores) == 1
+
+
 def test_a_tolerance_of_what_is_made_of_others_is_refused() -> None:
     curator = seeded_curator(people(), dd.Budget(rho=1), 1)
     with pytest.raises(BadEffort, match="made of others"):

@@ -15,13 +15,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dodona.oracles.finishing.laws import Form
+from dodona.oracles.finishing.laws import Form, Law, projection, reconciled
 from dodona.oracles.groups import reachable_groups
+from dodona.query.expr import Literal
 from dodona.query.plan import Segment, compile_query
 from dodona.query.quantiles import Quantiles
 from dodona.query.schema import Label
 from dodona.query.select import Field, Select
-from dodona.query.statistic import OTHER, OTHER_TOO
+from dodona.query.statistic import OTHER, OTHER_TOO, Gate, Partition, Query, Value
 
 Floats = NDArray[Any]
 _MOST = np.finfo(float).max
@@ -308,6 +309,76 @@ def numbers_of(
         )
         first, second, third, last = (None if part is None else part[kept] for part in groups)
         found.append(Numbers(first, second, third, last, axes, others))  # type: ignore[arg-type]
+    return found
+
+
+def _finest_cells(select: Select, each: Mapping[int, tuple[int, ...]]) -> dict[int, list[Label]]:
+    """Of the table that has all keys of several cores: the label of each cell that can occur, key by key."""
+    keys: dict[int, Partition] = {}
+    condition = None
+    for core, axes in each.items():
+        query = select.cores[core].query
+        if isinstance(query, Gate):
+            condition, query = query.where, query.of
+        for axis in axes:
+            assert isinstance(query, Partition)
+            keys[axis], query = query, query.of
+    asked: Query = Value(Literal(1.0))
+    for axis in sorted(keys, reverse=True):
+        asked = Partition(keys[axis].by, asked, keys[axis].other)
+    labels = [
+        compile_query(Partition(keys[axis].by, Value(Literal(1.0)), keys[axis].other), select.schema, level=True)
+        .segments[0]
+        .labels[0]
+        for axis in sorted(keys)
+    ]
+    shape = tuple(map(len, labels))
+    asked = asked if condition is None else Gate(condition, asked)
+    places = np.unravel_index(np.flatnonzero(reachable_groups(asked, select.schema, shape)), shape)
+    return {axis: [labels[at][place] for place in places[at]] for at, axis in enumerate(sorted(keys))}
+
+
+def agreed(
+    select: Select, numbers: Sequence[Numbers], law: Law, each: Mapping[int, tuple[int, ...]]
+) -> dict[int, Numbers]:
+    """The numbers of each core, moved to the nearest that agree; with all keys, those that are not its own empty.
+
+    ``each``: of each core, the places of its keys among those of all.
+    """
+    cells = _finest_cells(select, each)
+    count, ids, starts = len(next(iter(cells.values()))), [], [0]
+    for core, one in each.items():
+        own = numbers[core]
+        there = {cell: place for place, cell in enumerate(zip(*own.keys, strict=True))} if one else {(): 0}
+        of = zip(*(cells[axis] for axis in one), strict=True) if one else itertools.repeat((), count)
+        ids.append(np.array([there[cell] for cell in of], dtype=np.intp) + starts[-1])
+        starts.append(starts[-1] + len(own.total))
+    overlaps = np.zeros((starts[-1], starts[-1]))
+    for first, second in itertools.product(ids, ids):
+        np.add.at(overlaps, (first, second), 1.0)
+    forms = [law.form(n.spread, n.margin, n.grain) for n in (numbers[core] for core in each)]
+    moved, matrices = [], dict[bytes, Floats]()
+    for leaf in range(forms[0].variance.shape[1]):
+        total = np.concatenate([numbers[core].total[:, leaf] for core in each])
+        form = Form.stacked([form.leaf(leaf) for form in forms])
+        spread = np.sqrt(form.variance)
+        if not bool(np.all(spread > 0)):  # without noise all agree
+            moved.append((total, form))
+            continue
+        name = np.round(spread / spread[0], 9).tobytes()
+        if name not in matrices:
+            matrices[name] = projection(spread, overlaps)
+        moved.append(reconciled(total, form, matrices[name]))
+    found = {}
+    for place, (core, one) in enumerate(each.items()):
+        here, own = np.arange(starts[place], starts[place + 1]), numbers[core]
+        at = {axis: position for position, axis in enumerate(one)}
+        none = np.zeros(len(here), dtype=bool)
+        keys = tuple(own.keys[at[axis]] if axis in at else (None,) * len(here) for axis in sorted(cells))
+        others = tuple(own.others[at[axis]] if axis in at else none for axis in sorted(cells))
+        total = np.stack([values[here] for values, _ in moved], axis=1)
+        told = tuple(form.at(here) for _, form in moved)
+        found[core] = Numbers(total, own.spread, own.margin, None, keys, others, told)  # type: ignore[arg-type]
     return found
 
 

@@ -44,6 +44,12 @@ class Form:
         """Those rows."""
         return Form(*(part[places] for part in (self.variance, self.widest, self.stated, self.grain, self.terms)))
 
+    @staticmethod
+    def stacked(forms: Sequence[Form]) -> Form:
+        """Below each other."""
+        ends = ("variance", "widest", "stated", "grain", "terms")
+        return Form(*(np.concatenate([getattr(one, end) for one in forms]) for end in ends))
+
     def leaf(self, place: int) -> Form:
         """One column of forms that stand side by side."""
         return Form(*(part[:, place] for part in (self.variance, self.widest, self.stated, self.grain, self.terms)))
@@ -75,6 +81,29 @@ class Form:
         widest = np.zeros(count)
         np.maximum.at(widest, cells, self.widest)
         return Form(added(self.variance), widest, added(self.stated), added(self.grain), added(self.terms))
+
+
+def projection(spread: Floats, overlaps: Floats) -> Floats:
+    """The matrix that moves measured sums to the nearest ones that are sums of the same cells.
+
+    ``overlaps``: A A', of the matrix A that says which of the finest cells each measured sum is of. With S the spreads,
+    it is S P S^-1, where P projects on the range of S^-1 A: least squares, no worse than what was measured anywhere.
+    """
+    values, vectors = np.linalg.eigh(overlaps / np.outer(spread, spread))
+    kept = vectors[:, values > 1e-9 * values[-1]]
+    return np.asarray((kept @ kept.T) * np.outer(spread, 1 / spread))
+
+
+def reconciled(total: Floats, form: Form, matrix: Floats) -> tuple[Floats, Form]:
+    """Measured sums moved by such a matrix, and what they may be off by; what agrees already stays as it is."""
+    moved = matrix @ total
+    if np.allclose(moved, total, rtol=1e-9, atol=1e-9):
+        return total, form
+    size = np.where(np.abs(matrix) > 1e-12, np.abs(matrix), 0.0)
+    return moved, Form(
+        np.square(size) @ form.variance, (size * form.widest).max(axis=1), size @ form.stated, size @ form.grain,
+        np.maximum((size > 0).sum(axis=1), 2.0),
+    )  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -147,18 +176,31 @@ class Law:
         if self.kind == "gaussian":
             return np.sqrt(form.variance) * normal_within(self.alpha / parts) + form.grain
         if self.kind == "laplace":
-            widest = np.maximum(form.widest, 1e-300)
-            ratio = np.maximum(form.variance / widest**2, 1.0)
-            least = np.full_like(widest, np.inf)
-            for u in _TRIED:
-                least = np.minimum(least, (math.log(2 * parts / self.alpha) - ratio * math.log1p(-u * u)) / u)
-            return least * form.widest * UP + form.grain
+            # Chernoff's bound of all terms; or the widest by its own tail, and that of the others, at a half each.
+            rest = np.maximum(form.variance - form.widest**2, 0.0)
+            others = np.minimum(form.widest, np.sqrt(rest))
+            alone = form.widest * math.log(2 * parts / self.alpha)
+            within = np.minimum(
+                _chernoff(form.variance, form.widest, math.log(2 * parts / self.alpha)),
+                alone + _chernoff(rest, others, math.log(4 * parts / self.alpha)),
+            )
+            return within * UP + form.grain
         return self._stated(form, parts * np.maximum(form.terms, 1.0))
 
     def _stated(self, form: Form, parts: float | Floats) -> Floats:
         grown = np.log(parts / self.alpha) / math.log(1 / self.alpha) if 0 < self.alpha < 1 else 1.0
         # Without noise the margin is the grid's, and no chance has a part in it.
         return np.where(form.variance > 0, (form.stated + form.grain) * grown, form.stated)
+
+
+def _chernoff(variance: Floats, widest: Floats, sure: float) -> Floats:
+    """What sums of Laplace noises stay within: the log(2/a) of the top of this file is ``sure``."""
+    most = np.maximum(widest, 1e-150)
+    ratio = np.maximum(variance / most**2, 1.0)
+    least = np.full_like(most, np.inf)
+    for u in _TRIED:
+        least = np.minimum(least, (sure - ratio * math.log1p(-u * u)) / u)
+    return np.asarray(least * widest)
 
 
 STATED = Law("stated", 1.0, "")

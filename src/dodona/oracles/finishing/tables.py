@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dodona.oracles.finishing.columns import Col, Numbers, both, constant, key_column, printed
+from dodona.oracles.finishing.columns import Col, Numbers, agreed, both, constant, key_column, printed
 from dodona.oracles.finishing.folds import Cells, folded, neighbour, place_codes, ranked, running, sorted_rows
 from dodona.oracles.finishing.laws import Form, Law
 from dodona.oracles.finishing.scalars import evaluated
@@ -60,6 +60,7 @@ class Finisher:
     def __init__(self, select: Select, numbers: Sequence[Numbers], law: Law, proven: bool) -> None:
         self._select, self._numbers, self._law, self._proven = select, numbers, law, proven
         self._made: dict[tuple[int, int], Table] = {}
+        self._agreed: dict[int, dict[int, Numbers]] = {}
         self.noisy = any(bool(part.spread.any()) for part in numbers)
 
     def table(self, source: Source, parts: int = 1) -> Table:
@@ -86,6 +87,8 @@ class Finisher:
             keys = len(numbers.keys)
             columns = sides[0].columns + tuple(column for side in sides[1:] for column in side.columns[keys:])
             return replace(sides[0], columns=columns, cores=frozenset((source.core, *source.beside)))
+        if source.asked:
+            return self._consistent(source, parts)
         if source.sets is None:
             return self._plain(source.core, numbers, frozenset(range(len(numbers.keys))), parts)
         return _united([self._of_set(source.core, frozenset(one), parts) for one in source.sets])
@@ -113,6 +116,25 @@ class Finisher:
         others = tuple(axis[firsts] for axis in numbers.others)
         added = Numbers(total, numbers.spread[:count], numbers.margin[:count], None, labels, others, tuple(leaves))
         return self._plain(number, added, kept, parts)
+
+    def _consistent(self, source: Grouped, parts: int) -> Table:
+        """Tables of several sets of keys that were asked by themselves, moved to the nearest ones that agree."""
+        cores, sets = self._select.cores, source.sets or ()
+        each = {core: one for one, core in zip(sets, source.asked, strict=True)}
+        named = {field.axis: field for core, one in each.items() for field in cores[core].fields[: len(one)]}
+        fields = [*(named[axis] for axis in sorted(named)), *cores[source.core].fields[len(each[source.core]) :]]
+        if source.core not in self._agreed:
+            self._agreed[source.core] = agreed(self._select, self._numbers, self._law, each)
+        found = self._agreed[source.core]
+
+        def shown(core: int) -> Table:
+            numbers, kept = found[core], frozenset(each[core])
+            columns = tuple(self._base(field, core, numbers, kept, parts) for field in fields)
+            rows = len(numbers.total)
+            inside = replace(constant(1.0, rows), kind="condition")
+            return Table(columns, inside, np.arange(rows), False, frozenset({core}))
+
+        return replace(_united([shown(core) for core in source.asked]), independent=False)
 
     def _base(self, field: Field, number: int, numbers: Numbers, kept: frozenset[int], parts: int) -> Col:
         none = np.zeros(len(numbers.total), dtype=bool)
@@ -342,8 +364,7 @@ def _stacked(pair: Sequence[Col], place: int) -> Col:
     forms = [column.form for column in pair if column.form is not None]
     form = None
     if len(forms) == len(pair) and parts == 1:
-        ends = ("variance", "widest", "stated", "grain", "terms")
-        form = Form(*(np.concatenate([getattr(one, end) for one in forms]) for end in ends))
+        form = Form.stacked(forms)
     shown = None
     if not parts and any(column.shown for column in pair):
         shown = tuple(itertools.chain.from_iterable(printed(column) for column in pair))

@@ -6,6 +6,7 @@ the rest is finishing (``finishing.py``): it is made of the noisy table, so it c
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -27,8 +28,10 @@ from dodona.query.select.aggregates import (
 from dodona.query.select.clauses import (
     Draft,
     Made,
+    better_apart,
     derived_keys,
     folds,
+    is_select,
     key_trees,
     plain_keys,
     require_keys,
@@ -154,12 +157,6 @@ class Select:
             replace(fields[place], name=column.name)  # type: ignore[index]
             for place, column in zip(places, self.made.columns, strict=True)
         )
-
-
-def is_select(text: str) -> bool:
-    """Whether a text is a statement rather than a row expression."""
-    words = text.replace("(", " ").split(maxsplit=1)
-    return bool(words) and (words[0].upper() in ("SELECT", "WITH") or words[0].startswith(("--", "/*")))
 
 
 def parse_select(
@@ -318,16 +315,38 @@ class _Reader:
         fields = [key_field(key, axis, self.schema, other=self.other) for axis, key in enumerate(keys)]
         if sets is not None:
             require_sums(group, level)
+        made, apart = self._asked(level, fields, condition, listed)
+        self.cores[number] = made[0]
+        asked = tuple(number if not place else len(self.cores) + place - 1 for place in apart)
+        beside = () if apart else tuple(range(len(self.cores), len(self.cores) + len(made) - 1))
+        self.cores += made[1:]
+        source = Grouped(number, listed, beside, asked)
+        told = (*fields, *(field for core in (made[:1] if apart else made) for field in core.fields[core.keys :]))
+        names = tuple(field.name for field in told)
+        kinds = tuple(field.labels or "number" for field in told)
+        public = tuple(field.kind == "key" for field in told)
+        return draft.table(source, Made(source, names, kinds, public))
 
-        def asked(*leaves: Query) -> Query:
+    def _asked(
+        self, level: RowLevel, fields: list[Field], condition: Expr | None, listed: tuple[tuple[int, ...], ...] | None
+    ) -> tuple[list[Core], tuple[int, ...]]:
+        """Sums, people and quantiles; or the sums of each set of keys, with the place of each set among them."""
+
+        def asked(*leaves: Query, by: Sequence[Expr] = level.keys) -> Query:
             query: Query = Stack(leaves)
-            for key in reversed(keys):
+            for key in reversed(by):
                 query = Partition(key, query, self.other)
             return query if condition is None else Gate(condition, query)
 
-        made = []
+        keys, collector, made = level.keys, level.collector, list[Core]()
+        sums = [leaf if isinstance(leaf, Distinct) else Value(leaf) for leaf in collector.leaves or [ONE]]
+        if listed is not None and better_apart(listed, keys, self.schema, self.other):
+            each = dict.fromkeys(listed)
+            for one in each:
+                by = [keys[axis] for axis in one]
+                made.append(Core(asked(*sums, by=by), (*(fields[axis] for axis in one), *level.fields), len(one)))
+            return made, tuple(list(each).index(one) for one in listed)
         if level.fields or not (level.ranked or collector.people):
-            sums = [leaf if isinstance(leaf, Distinct) else Value(leaf) for leaf in collector.leaves or [ONE]]
             made.append(Core(asked(*sums), (*fields, *level.fields), len(keys)))
         if collector.people is not None:
             made.append(Core(asked(Value(ONE)), (*fields, collector.people), len(keys), people=True))
@@ -339,15 +358,7 @@ class _Reader:
             places = [(of, fraction) for of, fractions in ranked.parts for fraction in fractions]
             found = quantile_fields(ranked, self.schema)
             made.append(Core(ranked, (*fields, *(found[places.index(one)] for one in level.ranked)), len(keys)))
-        self.cores[number] = made[0]
-        beside = tuple(range(len(self.cores), len(self.cores) + len(made) - 1))
-        self.cores += made[1:]
-        source = Grouped(number, listed, beside)
-        told = (*fields, *(field for core in made for field in core.fields[core.keys :]))
-        names = tuple(field.name for field in told)
-        kinds = tuple(field.labels or "number" for field in told)
-        public = tuple(field.kind == "key" for field in told)
-        return draft.table(source, Made(source, names, kinds, public))
+        return made, ()
 
     def _over(self, tree: Any, below: Made, alias: str) -> Made:
         """A SELECT over a finished table."""

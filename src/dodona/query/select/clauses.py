@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations, product
@@ -10,10 +11,11 @@ from typing import Any
 from dodona.errors import BadQuery
 from dodona.query.compiler import Compiler
 from dodona.query.expr import Column, Expr, columns_of
+from dodona.query.plan import compile_query
 from dodona.query.program import Builder
 from dodona.query.quantiles import QUANTILES
 from dodona.query.schema import Schema, same_name
-from dodona.query.select.aggregates import is_aggregate
+from dodona.query.select.aggregates import ONE, is_aggregate
 from dodona.query.select.finishing import (
     Named,
     Source,
@@ -29,7 +31,7 @@ from dodona.query.select.finishing import (
     window_name,
 )
 from dodona.query.select.levels import Level, RowLevel, TableLevel, position_in
-from dodona.query.statistic import Distinct
+from dodona.query.statistic import Distinct, Partition, Value
 from dodona.query.text import nodes_of, refuse, translate
 
 
@@ -274,15 +276,23 @@ def plain_keys(group: Any, items: list[Any]) -> list[Any]:
     return keys
 
 
+def is_select(text: str) -> bool:
+    """Whether a text is a statement rather than a row expression."""
+    words = text.replace("(", " ").split(maxsplit=1)
+    return bool(words) and (words[0].upper() in ("SELECT", "WITH") or words[0].startswith(("--", "/*")))
+
+
 MOST_SETS = 64
+MOST_APART, MOST_FINEST = 1_200, 65_536
+"""Cells of all sets together that are made consistent by least squares, and of the finest table they are sums of."""
 _KINDS = {"Rollup": "rollup", "Cube": "cube", "GroupingSets": "sets"}
 
 
 def grouping(group: Any) -> tuple[list[Any], list[list[Any]] | None]:
     """What GROUP BY lists, each once, and the sets of it that ROLLUP, CUBE or GROUPING SETS mean: None without.
 
-    The rows are asked once, by all keys together, so the charge is that of the finest table; each other one is made of
-    its cells by adding them up. So all of them agree to the last row.
+    The rows are asked once, by all keys together, and each other table is made of its cells by adding them up; or,
+    where that promises less noise (``better_apart``), each set by itself, made consistent. So all of them agree.
     """
     listed = list(group.expressions)
     whole = [clause for clause in ("rollup", "cube") if group.args.get(clause)]
@@ -295,6 +305,21 @@ def grouping(group: Any) -> tuple[list[Any], list[list[Any]] | None]:
     if len(sets) > MOST_SETS:
         raise refuse(group, f"GROUP BY has at most {MOST_SETS} sets of keys. Got {len(sets)}")
     return [key for some in sets for key in some], sets
+
+
+def better_apart(sets: Sequence[tuple[int, ...]], keys: Sequence[Expr], schema: Schema, other: bool) -> bool:
+    """Whether each set of keys asked by itself would have less noise, in the mean over all rows, than sums of the
+    finest cells: with d sets asked d times the noise at most, against the root of how many cells a total is of.
+
+    From the schema alone, and by the noise of a pure budget, which several questions make wider than another's.
+    """
+    each = list(dict.fromkeys(sets))
+    sizes = [compile_query(Partition(key, Value(ONE), other), schema, level=True).segments[0].shape[0] for key in keys]
+    cells = [math.prod(sizes[axis] for axis in one) for one in each]
+    finest = math.prod(sizes[axis] for axis in sorted({axis for one in each for axis in one}))
+    if len(each) < 2 or sum(cells) > MOST_APART or finest > MOST_FINEST:
+        return False
+    return sum(own * math.sqrt(finest / own) for own in cells) / sum(cells) > len(each)
 
 
 def _choices(part: Any) -> list[list[Any]]:

@@ -62,12 +62,14 @@ class Named:
 class Grouped:
     """The noisy table of the statement's core number ``core``; or, for each of ``sets`` of its keys, a table.
 
-    ``beside``: cores with the same keys, whose columns stand beside it.
+    ``beside``: cores with the same keys, whose columns stand beside it. ``asked``: for each of ``sets`` the core that
+    asked it, where each was asked by itself; they are made consistent.
     """
 
     core: int
     sets: tuple[tuple[int, ...], ...] | None = None
     beside: tuple[int, ...] = ()
+    asked: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -156,6 +158,11 @@ def told(source: Source, fields: Sequence[Sequence[str]], keys: Sequence[int]) -
     if isinstance(source, Grouped):
         beside = [name for core in source.beside for name in fields[core][keys[core] :]]
         sets = [] if source.sets is None else [f"totals over {len(source.sets)} sets of keys"]
+        if source.asked and source.sets is not None:
+            own = {axis: n for one, core in zip(source.sets, source.asked, strict=True)
+                   for axis, n in zip(one, fields[core], strict=False)}  # fmt: skip
+            sets[0] += ", each asked by itself and made consistent by least squares"
+            return [*(own[axis] for axis in sorted(own)), *fields[source.core][keys[source.core] :]], sets
         return [*fields[source.core], *beside], sets
     names, lines = told(source.of, fields, keys)
     if source.where is not None:
