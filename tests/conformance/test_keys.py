@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Callable
 from typing import Any
 
 import dodona as dd
 from dodona import release
+from dodona.engines.keys import Counting
+from dodona.mechanisms.weights import weights
 from dodona.privacy import Budget
 from dodona.testing import seeded_curator
 
@@ -28,15 +31,23 @@ STORED = dd.Schema({**SCHEMA, "who": dd.Text(10)})
 Make = Callable[..., dd.Table]
 
 
-def people(rows: list[dict[str, Any]], column: str, clean: Callable[[Any], Any], each: int | None) -> dict[Any, int]:
+def people(
+    rows: list[dict[str, Any]],
+    column: str,
+    clean: Callable[[Any], Any],
+    each: int | None,
+    weigh: Callable[[int], int] = lambda _: 1,
+    known: tuple[Any, ...] = (),
+) -> dict[Any, int]:
     """By hand: ``each`` None where every row is a person."""
     held: dict[Any, set[Any]] = {}
     for place, row in enumerate(rows):
         held.setdefault(place if each is None else row["who"], set()).add(clean(row[column]))
     counts: dict[Any, int] = {}
     for keys in held.values():
-        for key in chosen(keys - {None}, each or 1):
-            counts[key] = counts.get(key, 0) + 1
+        kept = chosen(keys - {None, *known}, each or 1)
+        for key in kept:
+            counts[key] = counts.get(key, 0) + weigh(len(kept))
     return counts
 
 
@@ -58,8 +69,8 @@ CLEAN: dict[str, Callable[[Any], Any]] = {
 }
 
 
-def found(table: dd.Table, column: str, each: int) -> dict[Any, int]:
-    values, counts = table.engine.people_by_key(column, each)
+def found(table: dd.Table, column: str, each: int, *how: tuple[Any, ...]) -> dict[Any, int]:
+    values, counts = table.engine.people_by_key(column, Counting(each, *how))
     assert len(set(values.tolist())) == len(values)
     return dict(zip(values.tolist(), counts.tolist(), strict=True))
 
@@ -76,6 +87,22 @@ def test_people_are_counted_by_key_alike(make: Make) -> None:
     for column, clean in CLEAN.items():
         for each in (1, 2, 3):  # of three rows each, whatever max_rows says
             assert found(table, column, each) == people(ROWS, column, clean, each)
+
+
+def test_people_weigh_alike_and_what_is_known_is_on_nobodys_list(make: Make) -> None:
+    """To the last integer; of odd texts too, and of numbers."""
+    table = make(ROWS, STORED, asked=SCHEMA, neighbours="add-remove", unit=dd.Unit("who", 2))
+    lists: dict[str, tuple[Any, ...]] = {
+        "word": ("oslo", "a'b", "日本語", "nobody's", "ü"),
+        "code": (7, -5, 123),
+        "said": ("?",),
+    }
+    for column, clean in CLEAN.items():
+        for each, known in ((3, ()), (2, lists[column]), (3, lists[column][:1])):
+            weigh = lambda k: math.isqrt(4096 * 4096 // k)  # noqa: E731
+            by_hand = people(ROWS, column, clean, each, weigh, known)
+            assert found(table, column, each, weights(4096, each), known) == by_hand
+            assert found(table, column, each, (), known) == people(ROWS, column, clean, each, known=known)
 
 
 def test_what_a_lone_person_has_is_never_listed(make: Make) -> None:

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dodona.engines.kernels import Vector
-from dodona.engines.keys import KeyCounts, uncounted
+from dodona.engines.keys import Counting, KeyCounts, uncounted
 from dodona.errors import BadTable, Unsupported
 from dodona.query.program import Block, Program
 from dodona.query.schema import Schema, Text
@@ -147,11 +147,12 @@ class Engine(ABC):
         """Whether ``people_by_key`` counts; looked at before a charge."""
         return False
 
-    def people_by_key(self, column: str, most: int) -> KeyCounts:  # noqa: ARG002
+    def people_by_key(self, column: str, how: Counting) -> KeyCounts:  # noqa: ARG002
         """How many units (rows, without one) have each value of a column that holds whole numbers or texts, counting
-        at most ``most`` values of each, chosen by what the unit has alone (``keys.py``). Missing values have none.
+        at most ``how.most`` values of each, chosen by what the unit has alone (``keys.py``). Missing values have none.
 
-        A unit adds 1 to the counts of at most ``most`` values, whatever the bounds of rows: no row is left out before.
+        A unit adds 1, or the weight that ``how`` states for as many as it has, to at most ``how.most`` values, whatever
+        the bounds of rows: no row is left out before. Values that ``how`` calls known are as if nobody had them.
         """
         raise uncounted()
 

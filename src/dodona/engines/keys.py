@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -21,24 +22,43 @@ from dodona.query.program import Block
 
 
 class KeyCounts(NamedTuple):
-    """Each value that occurs once, and how many people have it."""
+    """Each value that occurs once, and how many people have it, or the sum of what they add to it."""
 
     values: NDArray[Any]
     counts: NDArray[np.int64]
 
 
-def counted(column: Vector, whose: NDArray[np.int64] | None, most: int) -> KeyCounts:
+@dataclass(frozen=True)
+class Counting:
+    """At most ``most`` values of each person count.
+
+    ``weights``: what a person with 1, 2, ... ``most`` of them adds to each; none: 1. ``known``: values that are left
+    out before any are counted or chosen.
+    """
+
+    most: int
+    weights: tuple[int, ...] = ()
+    known: tuple[Any, ...] = ()
+
+
+def counted(column: Vector, whose: NDArray[np.int64] | None, how: Counting) -> KeyCounts:
     """In memory: a cleaned column of whole numbers or texts. ``whose`` None: every row is a person."""
     values, null = column
     rows = np.arange(len(values)) if null is None else np.flatnonzero(~null)
     kinds, codes = _kinds(values[rows])
+    weights = np.ones(len(codes), dtype=np.int64)
     if whose is not None and len(kinds):
         pairs = np.unique(np.stack([whose[rows], codes], axis=1), axis=0)
+        if how.known:
+            listed = set(how.known)
+            pairs = pairs[np.array([kind not in listed for kind in kinds.tolist()])[pairs[:, 1]]]
         _, held = np.unique(pairs[:, 0], return_counts=True)
-        if held.max(initial=0) > most:
-            pairs = pairs[_kept(pairs, held, [str(kind) for kind in kinds.tolist()], most)]
-        codes = pairs[:, 1]
-    found = np.bincount(codes, minlength=len(kinds)).astype(np.int64)
+        if held.max(initial=0) > how.most:
+            pairs = pairs[_kept(pairs, held, [str(kind) for kind in kinds.tolist()], how.most)]
+        codes, sizes = pairs[:, 1], np.minimum(held, how.most)
+        weights = np.repeat(np.array(how.weights, dtype=np.int64)[sizes - 1] if how.weights else np.sign(sizes), sizes)
+    found = np.zeros(len(kinds), dtype=np.int64)
+    np.add.at(found, codes, weights)
     return KeyCounts(kinds[found > 0], found[found > 0])
 
 
@@ -107,20 +127,42 @@ def _md5(text: str) -> str:
     return hashlib.md5(text.encode(), usedforsecurity=False).hexdigest()
 
 
-def statement(key: str, relation: str, *, unit: bool, most: int, bytewise: Callable[[str], str]) -> str:
-    """SQL that gives each value and its number of people. ``key``: the value over ``relation``, NULL where there is
-    none; ``unit``: whose row it is stands there as ``whose``. ``bytewise``: how texts are put in order by their bytes.
+def statement(
+    key: str,
+    relation: str,
+    how: Counting,
+    *,
+    unit: bool,
+    bytewise: Callable[[str], str],
+    literal: Callable[[str], str],
+) -> str:
+    """SQL that gives each value and its number of people, or its sum of weights. ``key``: the value over ``relation``,
+    NULL where there is none; ``unit``: whose row it is stands there as ``whose``. ``bytewise``: how texts are put in
+    order, and are equal, by their bytes; ``literal``: how they are written.
     """
     if not unit:
         return (
             f"SELECT k, COUNT(*) AS n FROM (SELECT {key} AS k FROM {relation}) AS keyed WHERE k IS NOT NULL GROUP BY k"
         )
-    pairs = f"SELECT DISTINCT whose, k FROM (SELECT whose, {key} AS k FROM {relation}) AS keyed WHERE k IS NOT NULL"
+    keyed = f"(SELECT whose, {key} AS k FROM {relation}) AS keyed"
+    if how.known:
+        texts = isinstance(how.known[0], str)
+        listed = ", ".join(f"({literal(value) if texts else int(value)})" for value in how.known)
+        same = f"{bytewise('k')} = {bytewise('v')}" if texts else "k = v"
+        keyed = f"{keyed} LEFT JOIN (VALUES {listed}) AS listed(v) ON {same}"
+    pairs = f"SELECT DISTINCT whose, k FROM {keyed} WHERE k IS NOT NULL{' AND v IS NULL' if how.known else ''}"
     # Hashes are compared as texts of digits and letters a to f, which every collation puts in one order.
     first = f"SELECT whose, k, MIN(md5(concat(k, ''))) OVER (PARTITION BY whose) AS f FROM ({pairs}) AS pairs"
     by = f"md5(concat(f, k)), {bytewise('k')}"
-    placed = f"SELECT k, ROW_NUMBER() OVER (PARTITION BY whose ORDER BY {by}) AS place FROM ({first}) AS hashed"
-    return f"SELECT k, COUNT(*) AS n FROM ({placed}) AS placed WHERE place <= {most} GROUP BY k"
+    size = ", COUNT(*) OVER (PARTITION BY whose) AS held" if how.weights else ""
+    placed = f"SELECT k{size}, ROW_NUMBER() OVER (PARTITION BY whose ORDER BY {by}) AS place FROM ({first}) AS hashed"
+    if not how.weights:
+        return f"SELECT k, COUNT(*) AS n FROM ({placed}) AS placed WHERE place <= {how.most} GROUP BY k"
+    listed = ", ".join(f"({many}, {weight})" for many, weight in enumerate(how.weights, 1))
+    return (
+        f"SELECT k, CAST(SUM(weight) AS BIGINT) AS n FROM ({placed}) AS placed JOIN (VALUES {listed}) AS "
+        f"weighed(many, weight) ON LEAST(held, {how.most}) = many WHERE place <= {how.most} GROUP BY k"
+    )
 
 
 def as_columns(rows: Sequence[Sequence[Any]]) -> tuple[NDArray[Any], NDArray[Any]]:

@@ -137,7 +137,7 @@ class Threshold(Mechanism):
     @staticmethod
     def over(noise: AdditiveNoise, domain: int, keys: int, both: bool) -> Threshold:
         """All of ``domain`` keys with this noise; from where on ``STRAYS`` that nobody has are shown, or fewer."""
-        _moved(keys, both)
+        moved(keys, both)
         each = float(STRAYS / domain)
         guess = noise.quantile(max(0.5, min(1 - 2 * each, 1 - 1e-15))) + 1
         least = fixed.smallest_integer(lambda m: domain * _above(noise, m) <= STRAYS, guess)
@@ -146,34 +146,34 @@ class Threshold(Mechanism):
     @staticmethod
     def gaussian(rho: Fraction, delta: Fraction, keys: int, both: bool) -> Threshold:
         """The lowest threshold with Gaussian noise that costs ``rho`` and at most ``delta``."""
-        noise = DiscreteGaussian.for_rho(_moved(keys, both), rho)
+        noise = DiscreteGaussian.for_rho(moved(keys, both), rho)
         return Threshold(noise, _lowest(noise, delta, keys), keys, both)
 
     @staticmethod
     def laplace(epsilon: Fraction, delta: Fraction, keys: int, both: bool) -> Threshold:
         """The same with Laplace noise, at a pure ``epsilon`` but for delta."""
-        noise = DiscreteLaplace.for_epsilon(_moved(keys, both), epsilon)
+        noise = DiscreteLaplace.for_epsilon(moved(keys, both), epsilon)
         return Threshold(noise, _lowest(noise, delta, keys), keys, both)
 
     @staticmethod
     def truncated(epsilon: Fraction, delta: Fraction, keys: int, both: bool) -> Threshold:
         """The same with truncated Laplace noise: the least reach whose ends have at most ``delta``, and 1 above it."""
-        scale = DiscreteLaplace.for_epsilon(_moved(keys, both), epsilon).scale
-        moved = _moved(keys, both)
-        guess = math.ceil(float(scale) * max(1.0, fixed.log_of(moved / (_checked(delta) * 2 * scale))))
-        reach = fixed.smallest_integer(lambda k: _any_of(Truncated(scale, k).probability(k)[1], moved) <= delta, guess)
+        scale = DiscreteLaplace.for_epsilon(moved(keys, both), epsilon).scale
+        many = moved(keys, both)
+        guess = math.ceil(float(scale) * max(1.0, fixed.log_of(many / (checked(delta) * 2 * scale))))
+        reach = fixed.smallest_integer(lambda k: any_of(Truncated(scale, k).probability(k)[1], many) <= delta, guess)
         return Threshold(Truncated(scale, reach), reach + 1, keys, both)
 
     def cost(self) -> Cost:
         """Epsilon where the noise has one, rho, and delta."""
-        moved = _moved(self.keys, self.both)
+        many = moved(self.keys, self.both)
         if isinstance(self.noise, Truncated) and self.domain:
             raise BadEffort("noise that is cut has no price without delta.")
         if isinstance(self.noise, DiscreteGaussian):
-            return Cost(None, self.noise.cost(moved).rho, self.delta)
+            return Cost(None, self.noise.cost(many).rho, self.delta)
         each = 1 / self.noise.scale  # type: ignore[attr-defined]
         # Coordinates are independent and each is 1/scale private, so each costs 1/(2 scale^2) in rho.
-        return Cost(moved * each, moved * each * each / 2, self.delta)
+        return Cost(many * each, many * each * each / 2, self.delta)
 
     @property
     def delta(self) -> Fraction:
@@ -181,8 +181,8 @@ class Threshold(Mechanism):
         if self.domain:
             return Fraction(0)
         if isinstance(self.noise, Truncated):
-            return _any_of(self.noise.probability(self.noise.reach)[1], _moved(self.keys, self.both))
-        return _any_of(_above(self.noise, self.least - 1), self.keys)
+            return any_of(self.noise.probability(self.noise.reach)[1], moved(self.keys, self.both))
+        return any_of(_above(self.noise, self.least - 1), self.keys)
 
     def show(self, counts: NDArray[np.int64], bits: Bits) -> tuple[NDArray[np.intp], NDArray[np.int64]]:
         """Which of the counts are shown, and the noisy counts of these. Each count is at least 1."""
@@ -281,14 +281,15 @@ class Threshold(Mechanism):
                 yield ShownLaw(self, here, there)
 
 
-def _moved(keys: int, both: bool) -> int:
+def moved(keys: int, both: bool) -> int:
     """How many counts a person moves, each by 1."""
     if isinstance(keys, bool) or not isinstance(keys, int) or not 1 <= keys <= MOST_KEYS:
         raise BadEffort(f"keys of one person must be a whole number from 1 to {MOST_KEYS}. Got {keys!r}.")
     return 2 * keys if both else keys
 
 
-def _checked(delta: Fraction) -> Fraction:
+def checked(delta: Fraction) -> Fraction:
+    """A delta that keys may have, or a refusal."""
     if not _LEAST_DELTA <= delta <= Fraction(1, 4):
         raise BadEffort(f"delta for keys must be from 1e-30 to 1/4. Got {float(delta):g}.")
     return delta
@@ -296,9 +297,9 @@ def _checked(delta: Fraction) -> Fraction:
 
 def _lowest(noise: AdditiveNoise, delta: Fraction, keys: int) -> int:
     """The least T at which a person's own keys pass with chance at most ``delta``, all of them together."""
-    each = float(_checked(delta) / keys)
+    each = float(checked(delta) / keys)
     guess = noise.quantile(max(0.5, min(1 - 2 * each, 1 - 1e-15))) + 1
-    return 1 + fixed.smallest_integer(lambda m: _any_of(_above(noise, m), keys) <= delta, guess)
+    return 1 + fixed.smallest_integer(lambda m: any_of(_above(noise, m), keys) <= delta, guess)
 
 
 @lru_cache(maxsize=4096)
@@ -314,7 +315,7 @@ def _above(noise: AdditiveNoise, m: int) -> Fraction:
     return sum(highs, Fraction(0)) + (after / (1 - ratio) if ratio < 1 else Fraction(1))
 
 
-def _any_of(chance: Fraction, times: int) -> Fraction:
+def any_of(chance: Fraction, times: int) -> Fraction:
     """1 - (1 - chance)^times, rounded up to ``_DEPTH`` binary digits."""
     one = 1 << _DEPTH
     spared = one - min(one, -(-chance.numerator * one // chance.denominator))
@@ -372,11 +373,6 @@ def _reading(threshold: Threshold) -> Reading:
     return Reading(threshold.least, offset, above - above[0], 0 if threshold.domain else 1)
 
 
-def predicted(threshold: Threshold) -> int:
-    """The count at which a key is shown as often as not: the smaller, the more keys are found."""
-    return threshold.least
-
-
 def best(offers: Iterable[Any]) -> Any:
-    """The threshold that shows the most keys."""
-    return min(offers, key=lambda offer: (predicted(offer), offer.noise.stddev, offer.noise.name))
+    """The lowest threshold, which shows the most keys: one of so many people is shown as often as not."""
+    return min(offers, key=lambda offer: (offer.least, offer.noise.stddev, offer.noise.name))

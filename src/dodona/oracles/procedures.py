@@ -4,15 +4,16 @@ An interpreter compiles first, so that every refusal comes before the charge; wh
 the stated cost whatever they hold (``mechanisms/parity.md``, ``mechanisms/threshold.md``), and cannot fail for what
 they hold.
 
-Keys that nobody listed are counted where the rows are, and shown where enough people have them. Which noise: of all
-that the effort pays for, the one that shows a key of the fewest people. Nothing of a key that is not shown leaves the
-process; the order of those that are follows from what is shown of them. Without a delta all whole numbers within a
-column's bounds are keys, and those that nobody has are drawn as if each had got noise.
+Keys that nobody listed are counted where the rows are, and shown where enough people have them. Which noise, and
+whether people with many keys weigh less in each: of all that the effort pays for, what is predicted to show most.
+Nothing of a key that is not shown leaves the process; the order of those that are follows from what is shown of them.
+Without a delta all whole numbers within a column's bounds are keys, and those that nobody has are drawn as if each had
+got noise.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, TypeVar
@@ -21,12 +22,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dodona.engines.engine import Engine
+from dodona.engines.keys import Counting
 from dodona.engines.table import Table
 from dodona.errors import BadEffort, BadQuery, Unsupported
 from dodona.mechanisms import Bits, DiscreteGaussian, DiscreteLaplace
 from dodona.mechanisms.mechanism import AdditiveNoise
 from dodona.mechanisms.parity import COIN, ParitySolver, Roles, Words, packed, parity, solve
 from dodona.mechanisms.threshold import Threshold, best
+from dodona.mechanisms.weights import EARLY, Rounds, Shown, predicted
 from dodona.oracles.answer import Bill, Price
 from dodona.oracles.effort import Effort
 from dodona.oracles.noise import pure_epsilon
@@ -215,29 +218,49 @@ def prepare_keys(asked: OpenKeys, table: Table) -> Prepared:
         raise Unsupported("this engine does not count people by the values of a column: store the rows as Parquet.")
     if table.unit is None and asked.each != 1:
         raise BadQuery(f"each must be 1 here: every row is a person of its own, with one {name}. Got {asked.each}.")
+    if asked.method in ("weighted", "rounds") and (asked.each == 1 or not asked.delta):
+        raise BadQuery(
+            f"{asked.method} shares one weight among a person's keys, so it takes each= above 1 and a delta=. With one "
+            "key a person, or noise on all keys that there can be, nothing finds more than method='threshold'."
+        )
     both = table.neighbours == "replace"
     first, domain = _all_there_are(name, kind, asked)
+    people = None if table.public_rows is None else max(2 * table.public_rows // (asked.each + 1), 1)
+    all_of_them = Counting(asked.each)
 
     def buy(effort: Effort, budget: Budget) -> Bought:
-        threshold = best(
-            _over_all(effort, budget, asked, both, domain) if domain else _offers(effort, budget, asked, both)
-        )
-        told = f"shown from {threshold.least:,} people on; one person adds 1 to at most {asked.each} key(s)"
+        if domain:
+            offer: Shown = best(_over_all(effort, budget, asked, both, domain))
+        else:
+            offer = _finding_most(_offers(effort, budget, asked, both), people)
+        if isinstance(offer, Rounds):
+            told = f"{offer.told}; one person's keys, at most {asked.each}, share one weight"
+            run = lambda engine, bits: _in_rounds(engine, name, offer, bits)  # noqa: E731
+            return Bought(offer.name, offer.cost(), run, offer.counts or offer.spread, told)
+        told = f"shown from {offer.least:,} people on; one person adds 1 to at most {asked.each} key(s)"
         if domain:
             told += f"; of the {domain:,} keys there can be, each got noise"
         return Bought(
-            f"{threshold.noise.name} with a threshold",
-            threshold.cost(),
-            lambda engine, bits: _shown(*engine.people_by_key(name, asked.each), threshold, first, bits),
-            threshold.noise,
+            f"{offer.noise.name} with a threshold",
+            offer.cost(),
+            lambda engine, bits: _shown(*engine.people_by_key(name, all_of_them), offer, first, bits),
+            offer.noise,
             told,
         )
 
     def exact(engine: Engine) -> dict[str, Any]:
-        values, counts = engine.people_by_key(name, asked.each)
+        values, counts = engine.people_by_key(name, all_of_them)
         return _told_keys(values, counts, None)
 
     return Prepared(buy, exact)
+
+
+def _finding_most(offers: Iterable[Shown], people: int | None) -> Shown:
+    """By the number of keys that is predicted; without a choice of ways nothing needs to be."""
+    made = list(offers)
+    plain = [offer for offer in made if isinstance(offer, Threshold)]
+    ways: list[Shown] = [*([best(plain)] if plain else []), *(offer for offer in made if isinstance(offer, Rounds))]
+    return ways[0] if len(ways) == 1 else max(ways, key=lambda way: predicted(way, people))
 
 
 def _all_there_are(name: str, kind: Column, asked: OpenKeys) -> tuple[int, int]:
@@ -277,7 +300,7 @@ def with_listed(table: Table, found: Synopsis) -> Table:
     return table.restated(Schema({**table.schema, name: Category(*listed, **cleaning)}))
 
 
-def _offers(effort: Effort, budget: Budget, asked: OpenKeys, both: bool) -> Iterator[Threshold]:
+def _offers(effort: Effort, budget: Budget, asked: OpenKeys, both: bool) -> Iterator[Shown]:
     if effort.kind == "tolerance":
         raise BadEffort("keys are found for share=, epsilon= or rho=; from how many people on is told by price().")
     budget.key_units(Cost(Fraction(0), Fraction(0), Fraction(asked.delta)))  # a pure budget has none, and says why
@@ -286,13 +309,22 @@ def _offers(effort: Effort, budget: Budget, asked: OpenKeys, both: bool) -> Iter
             f"delta must be above 0 and at most the budget's part for keys, {float(budget.keys):g}. "
             f"Got {float(asked.delta):g}."
         )
-    moved = asked.each * (2 if both else 1)
-    pure = pure_epsilon(effort, budget, 2 * moved)
-    yield Threshold.truncated(pure, asked.delta, asked.each, both)
-    yield Threshold.laplace(pure, asked.delta, asked.each, both)
-    if effort.kind != "epsilon":
-        rho = budget.portion(effort.amount) if effort.kind == "share" else effort.amount
+    if asked.method in ("", "threshold"):
+        moved = asked.each * (2 if both else 1)
+        pure = pure_epsilon(effort, budget, 2 * moved)
+        yield Threshold.truncated(pure, asked.delta, asked.each, both)
+        yield Threshold.laplace(pure, asked.delta, asked.each, both)
+    if effort.kind == "epsilon":
+        if asked.method not in ("", "threshold"):
+            raise BadEffort(f"{asked.method} takes Gaussian noise, which has no pure epsilon: state share= or rho=.")
+        return
+    rho = budget.portion(effort.amount) if effort.kind == "share" else effort.amount
+    if asked.method in ("", "threshold"):
         yield Threshold.gaussian(rho, asked.delta, asked.each, both)
+    if asked.each > 1:
+        for way, shares in (("weighted", (Fraction(1),)), ("rounds", (EARLY, 1 - EARLY))):
+            if asked.method in ("", way):
+                yield Rounds.gaussian(rho, asked.delta, asked.each, both, shares=shares, counts=asked.counts)
 
 
 def _over_all(effort: Effort, budget: Budget, asked: OpenKeys, both: bool, domain: int) -> Iterator[Threshold]:
@@ -317,6 +349,27 @@ def _shown(
     return _told_keys(keys, noisy, threshold)
 
 
+def _in_rounds(engine: Engine, name: str, ways: Rounds, bits: Bits) -> dict[str, Any]:
+    """Round by round; what is known already is on nobody's list. Counts are of the same keys of the same people as
+    without noise, so that each has the error of its own noise and no other; one may be 0.
+    """
+    known: list[Any] = []
+    for one in ways.rounds:
+        values, sums = engine.people_by_key(name, Counting(one.keys, one.lone, tuple(known)))
+        shown, noisy = one.show(sums, bits)
+        keys = values[shown].tolist()
+        order = sorted(range(len(keys)), key=lambda i: (-int(noisy[i]), keys[i]))
+        known += [keys[i] for i in order]
+    kept = known[:MOST_CATEGORIES]
+    if ways.counts is None:
+        return _keys_told(kept, [], len(known) - len(kept), ways)
+    counted = dict(zip(*(part.tolist() for part in engine.people_by_key(name, Counting(ways.keys))), strict=True))
+    drawn = np.asarray(ways.counts.sample(len(kept), bits), dtype=np.int64)
+    noisy = np.array([counted.get(key, 0) for key in kept], dtype=np.int64) + drawn
+    told = _told_keys(np.array(kept, dtype=object), noisy, ways)
+    return {**told, "left_out": len(known) - len(kept)}
+
+
 def _absent(values: NDArray[np.int64], first: int, ranks: NDArray[np.int64]) -> NDArray[np.int64]:
     """Of the whole numbers from ``first`` on that are not among the values those of these ranks, counted from 0."""
     before = np.sort(values.astype(np.int64)) - first
@@ -324,14 +377,14 @@ def _absent(values: NDArray[np.int64], first: int, ranks: NDArray[np.int64]) -> 
     return np.asarray(ranks + first + np.searchsorted(before, ranks, side="right"), dtype=np.int64)
 
 
-def _told_keys(values: NDArray[Any], noisy: NDArray[np.int64], threshold: Threshold | None) -> dict[str, Any]:
+def _told_keys(values: NDArray[Any], noisy: NDArray[np.int64], how: Shown | None) -> dict[str, Any]:
     """The highest counts first, equal ones by key; as many as a schema can list."""
     keys = values.tolist()
     order = sorted(range(len(keys)), key=lambda i: (-int(noisy[i]), keys[i]))
     kept = order[:MOST_CATEGORIES]
-    return {
-        "keys": [keys[i] for i in kept],
-        "counts": [int(noisy[i]) for i in kept],
-        "left_out": len(order) - len(kept),
-        "threshold": None if threshold is None else threshold.describe(),
-    }
+    return _keys_told([keys[i] for i in kept], [int(noisy[i]) for i in kept], len(order) - len(kept), how)
+
+
+def _keys_told(keys: list[Any], counts: list[int], left_out: int, how: Shown | None) -> dict[str, Any]:
+    described = None if how is None else how.describe()
+    return {"keys": keys, "counts": counts, "left_out": left_out, "threshold": described}

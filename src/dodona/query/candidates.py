@@ -14,7 +14,7 @@ import binascii
 import re
 from abc import abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
 
@@ -135,35 +135,51 @@ MOST_EACH = 1024
 _RATIO = re.compile(r"[0-9]{1,60}(/[1-9][0-9]{0,60})?", re.ASCII)
 
 
+METHODS = ("threshold", "weighted", "rounds")
+"""How keys are found: every key of a person counts as 1; all share one weight; that in two rounds."""
+
+
 @dataclass(frozen=True)
 class OpenKeys(Procedure):
     """Which values of a ``column`` enough people have, and how many have each, with noise: keys that nobody listed.
 
     At most ``each`` values of a person count. ``delta``: the chance that one who stands alone is seen all the same; 0
-    where the column's bounds say which whole numbers there are, and all of them get noise. The result: ``keys``,
-    ``counts`` (with noise), and ``threshold``, what the noise is and from which count on it shows.
+    where the column's bounds say which whole numbers there are, and all of them get noise. ``method``: one of
+    ``METHODS``; empty: the one that is predicted to find most. ``counts``: whether how many people have each is asked
+    too. The result: ``keys``, ``counts`` (with noise), and ``threshold``, what the noise is and from which count on it
+    shows.
     """
 
     column: str
     each: int
     delta: Fraction
+    method: str = ""
+    counts: bool = True
 
     def __post_init__(self) -> None:
         if isinstance(self.each, bool) or not isinstance(self.each, int) or not 1 <= self.each <= MOST_EACH:
             raise BadQuery(f"each must be a whole number of keys of one person, 1 to {MOST_EACH}. Got {self.each!r}.")
+        if self.method not in ("", *METHODS):
+            raise BadQuery(f"method must be one of {', '.join(METHODS)}, or left out. Got {self.method!r}.")
+        if not isinstance(self.counts, bool):
+            raise BadQuery(f"counts must be true or false. Got {self.counts!r}.")
 
     def rewritten(self, change: Callable[[Expr], Expr]) -> OpenKeys:
         changed = change(Column(self.column))
         if not isinstance(changed, Column):
             raise BadQuery(f"keys are of a column as it is stored, and here {self.column} is computed: {changed}.")
-        return OpenKeys(changed.name, self.each, self.delta)
+        return replace(self, column=changed.name)
 
     def to_json(self) -> dict[str, Any]:
-        return {"keys": {"column": self.column, "each": self.each, "delta": str(self.delta)}}
+        stated: dict[str, Any] = {"column": self.column, "each": self.each, "delta": str(self.delta)}
+        if self.method:
+            stated["method"] = self.method
+        return {"keys": stated if self.counts else {**stated, "counts": False}}
 
     def __str__(self) -> str:
         many = "" if self.each == 1 else f", at most {self.each} of a person"
-        return f"the keys of {self.column}{many}"
+        way = f", by {self.method}" if self.method else ""
+        return f"the keys of {self.column}{many}{way}{'' if self.counts else ', without counts'}"
 
 
 def procedure_from_json(data: Any) -> Procedure:
@@ -174,8 +190,9 @@ def procedure_from_json(data: Any) -> Procedure:
             if len(counts) == len(_SIZES):
                 return ParityProcedure(tuple(map(expr_from_json, bits)), expr_from_json(label), *counts)
         case {"keys": {"column": str(column), "each": int(each), "delta": str(delta), **rest}, **more}:
-            if not rest and not more and _RATIO.fullmatch(delta):
-                return OpenKeys(column, each, Fraction(delta))
+            if set(rest) <= {"method", "counts"} and not more and _RATIO.fullmatch(delta):
+                way: Any = rest
+                return OpenKeys(column, each, Fraction(delta), **way)
     raise BadQuery("a procedure must be a parity or keys, as to_json writes them.")
 
 

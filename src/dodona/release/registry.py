@@ -27,6 +27,7 @@ from dodona.oracles.synopsis import Synopsis
 from dodona.privacy.budget import Cost
 from dodona.query.expr import Call, Column
 from dodona.query.schema import Schema
+from dodona.query.unit import Unit
 
 KINDS_OF_SETTING = ("columns", "column", "whole", "number", "truth", "choice", "edges", "bits", "value")
 EFFORTS = frozenset({"share", "epsilon", "rho", "effort", "confidence", "stated"})
@@ -118,6 +119,8 @@ class Case:
     """The part of its delta that the budget sets aside for keys that nobody listed."""
     rows: int = 400
     """The fewest rows at which the example makes sense."""
+    unit: Unit | None = None
+    """Whose rows they are: what is drawn has the column."""
 
 
 @dataclass(frozen=True)

@@ -30,10 +30,11 @@ from dodona.oracles.effort import Divisible, Effort, Stated
 from dodona.oracles.oracle import Oracle
 from dodona.oracles.synopsis import Header, Synopsis
 from dodona.privacy.numbers import Number, exact
-from dodona.query.candidates import OpenKeys
+from dodona.query.candidates import METHODS, OpenKeys
 from dodona.query.expr import Column, Literal
 from dodona.query.schema import Category, Integer, Real, Schema
 from dodona.query.statistic import Partition, Value, bucket
+from dodona.query.unit import Unit
 from dodona.release.registry import Case, Release, Setting, registered
 from dodona.synopses.keys import Keys
 
@@ -111,15 +112,27 @@ def shortest(counts: Floats, wanted: float) -> tuple[int, int]:
 
 
 def keys(
-    oracle: Oracle, column: str, *, delta: Number | None = None, each: int = 1, **stated: Unpack[Divisible]
+    oracle: Oracle,
+    column: str,
+    *,
+    delta: Number | None = None,
+    each: int = 1,
+    method: str | None = None,
+    counts: bool = True,
+    **stated: Unpack[Divisible],
 ) -> Synopsis:
     """The keys of ``column`` that enough people have, with counts; runs on a curator, who is trusted with the rows.
 
     ``each``: as many keys of one person count, chosen by what the person has alone. ``delta``: what this takes of the
-    budget's part for keys; without it all whole numbers within the column's bounds get noise. Each person adds 1 to the
-    count of each of their keys; with no unit, every row is a person.
+    budget's part for keys; without it all whole numbers within the column's bounds get noise. With no unit, every row
+    is a person.
+
+    ``method``: "threshold" (a person adds 1 to each of their keys), "weighted" (all keys of a person share one weight)
+    or "rounds" (that twice: first, for little, what is common, then the rest without it); unless stated, what is
+    predicted to find most. ``counts``: False where the list is enough: a weighted sum is no count, so those are paid
+    for by a quarter of the effort, which then goes into finding. A threshold's own counts are free.
     """
-    asked = _asked(oracle, column, each, delta)
+    asked = _asked(oracle, column, each, delta, method, counts)
     found = oracle.run(asked, **stated)
     listed, how = tuple(found.value["keys"]), found.value["threshold"]
     kind = oracle.schema[asked.column]
@@ -129,39 +142,50 @@ def keys(
         {"column": asked.column, "keys": listed, "threshold": how},
         {"noisy": np.array(found.value["counts"], dtype=np.int64)},
     )
-    shown = "all keys" if how is None else f"keys whose noisy count is {how['least']:,} or more"
-    beyond = found.value["left_out"]
-    about = f"how many people have each of {len(listed):,} keys of {asked.column}: {shown}"
-    about += f"; {beyond:,} more, with lower counts, are not listed" if beyond else ""
+    beyond, counted = found.value["left_out"], bool(found.value["counts"]) or not listed
+    if how is None:
+        shown = "all keys"
+    else:
+        shown = f"keys whose noisy {'count' if 'least' in how else 'weight'} reached a threshold"
+    what = "how many people have each of " if counted else ""
+    about = f"{what}{len(listed):,} keys of {asked.column}: {shown}"
+    about += f"; {beyond:,} more, rarer ones, are not listed" if beyond else ""
     accuracy = (
         "margins hold for each key given that it is shown; keys of fewer people are missing, and nobody knows which"
     )
+    notes = {"method": found.cost.mechanism, "each": each}
     if asked.delta:
-        notes = {"method": found.cost.mechanism, "each": each, "delta": str(asked.delta)}
+        notes["delta"] = str(asked.delta)
     else:
-        notes = {"method": found.cost.mechanism, "each": each}
         accuracy += "; about one list in twenty has a key that nobody has"
     header = Header(oracle.name, about, accuracy, found.cost.mechanism, schema, oracle.rows, found.cost, notes)
     return Synopsis(header, body)
 
 
 def plan_keys(
-    oracle: Oracle, column: str, *, delta: Number | None = None, each: int = 1, **stated: Unpack[Divisible]
+    oracle: Oracle,
+    column: str,
+    *,
+    delta: Number | None = None,
+    each: int = 1,
+    method: str | None = None,
+    counts: bool = True,
+    **stated: Unpack[Divisible],
 ) -> Outlooks:
     """From how many people on a key would be shown, and how far off its count would be; spends nothing."""
-    asked = _asked(oracle, column, each, delta)
+    asked = _asked(oracle, column, each, delta, method, counts)
     price = oracle.price(asked, effort=Effort.divisible(free=oracle.free, **stated))
     return Outlooks(
         [
             Outlook(
                 f"the keys of {asked.column}",
                 Outcome.FEASIBLE if price.affordable else Outcome.INFEASIBLE,
-                "Desfontaines, Voss, Gipson and Mandayam 2022; DESIGN 5",
+                "Desfontaines, Voss, Gipson and Mandayam 2022; Swanberg, Desfontaines and Haney 2023",
                 error=float(np.max(price.margin)),
                 cost=price.cost.spent,
                 why=f"{price.sensitivity}.",
                 method=price.cost.mechanism,
-                measure="how many people have a key",
+                measure="how many people have a key" if counts else "from how many people on a key is shown",
                 scale="people",
                 confidence=price.confidence,
                 affordable=price.affordable,
@@ -170,16 +194,16 @@ def plan_keys(
     )
 
 
-def _asked(oracle: Oracle, column: str, each: int, delta: Number | None) -> OpenKeys:
+def _asked(oracle: Oracle, column: str, each: int, delta: Number | None, method: str | None, counts: bool) -> OpenKeys:
     name = oracle.schema.find(column)
     if name is None:
         raise BadQuery(f"{column!r} must be a column of the schema: {', '.join(oracle.schema)}.")
     if delta is None:
-        return OpenKeys(name, each, Fraction(0))
+        return OpenKeys(name, each, Fraction(0), method or "", counts)
     small = exact(delta, "delta", least=Fraction(1, 10**15), most=Fraction(1, 4))
     if small >= 1:
         raise BadEffort("delta must be far below 1.")
-    return OpenKeys(name, each, small)
+    return OpenKeys(name, each, small, method or "", counts)
 
 
 def _cases() -> Iterable[Case]:
@@ -199,6 +223,25 @@ def _cases() -> Iterable[Case]:
         delta=True,
         keys=1e-7,
         rows=1500,
+    )
+
+    def several(rows: int, random: np.random.Generator) -> dict[str, Any]:
+        common = np.minimum(random.geometric(0.5, rows), 900)
+        return {"code": common * 1000 + np.arange(rows) % 3, "who": np.arange(rows) // 3}
+
+    yield Case(
+        "people with several numbers",
+        Schema({"code": Integer(0, 10**6, missing=0)}),
+        several,
+        {"column": "code", "delta": "1/10000000", "each": 3, "method": "rounds"},
+        "Keys",
+        inside=("code = 1000", "code IN (1000, 2000)"),
+        outside=("code <> 1000", "1"),
+        neighbours="add-remove",
+        delta=True,
+        keys=1e-7,
+        rows=9000,
+        unit=Unit("who", 3),
     )
     yield Case(
         "numbers within bounds",
@@ -224,6 +267,8 @@ registered(
                 "delta", "number", "what it takes of the delta for keys; none: of whole numbers", least=0, most=0.25
             ),
             Setting("each", "whole", "keys of one person that count", least=1, most=1024),
+            Setting("method", "choice", "how they are found; none: what should find most", choices=METHODS),
+            Setting("counts", "truth", "whether how many people have each is asked too", start=True),
         ),
         ("Keys",),
         _cases,

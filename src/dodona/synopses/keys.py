@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from dodona.engines.kernels import Vector
 from dodona.errors import BadTable, Unsupported
-from dodona.mechanisms.threshold import Threshold
+from dodona.mechanisms.weights import Rounds, Shown, restored
 from dodona.oracles.synopsis import Arrays, Body
 from dodona.query.plan import Plan, compile_query
 from dodona.query.schema import Category, Flag, Label, Schema
@@ -31,7 +31,8 @@ from dodona.synopses.weighted import Floats, Piece, as_points, pieces
 class Keys(Body):
     """``listed``: the keys of ``column``, those with the highest counts first. ``noisy``: what was shown of each.
 
-    ``threshold``: the noise, and from which count on a key was shown; None: the counts are exact.
+    ``threshold``: the noise, and from which count on a key was shown; None: the counts are exact. Where keys were found
+    without counts, ``noisy`` is empty.
     """
 
     kind: ClassVar[str] = "Keys"
@@ -40,7 +41,7 @@ class Keys(Body):
     column: str
     listed: tuple[Label, ...]
     noisy: NDArray[np.int64]
-    threshold: Threshold | None
+    threshold: Shown | None
 
     def arrays(self) -> Arrays:
         """The counts as they were shown."""
@@ -55,9 +56,10 @@ class Keys(Body):
     def restore(cls, schema: Schema, settings: Mapping[str, Any], arrays: Arrays) -> Keys:
         """The inverse of ``arrays`` and ``settings``."""
         how, noisy = settings["threshold"], np.asarray(arrays["noisy"], dtype=np.int64)
-        if len(noisy) != len(settings["keys"]):
+        threshold = None if how is None else restored(how)
+        listed = 0 if isinstance(threshold, Rounds) and threshold.counts is None else len(settings["keys"])
+        if len(noisy) != listed:
             raise BadTable("the synopsis is damaged: its counts do not match its keys.")
-        threshold = None if how is None else Threshold.restored(how)
         return cls(schema, settings["column"], tuple(settings["keys"]), noisy, threshold)
 
     def counts(self, confidence: float) -> tuple[Floats, Floats]:
@@ -76,6 +78,11 @@ class Keys(Body):
 
     def totals(self, query: Query, plan: Plan, confidence: float) -> tuple[Floats, Floats]:
         """Sums over keys; of several keys each margin is wider, so that all of them hold at once."""
+        if len(self.noisy) != len(self.listed):
+            raise Unsupported(
+                f"these keys of {self.column} were found without counts: group by them, curator.with_keys(...), or "
+                "find them with counts=True."
+            )
         found: list[tuple[Floats, Floats]] = []
         blocks = list(pieces(plan, self.schema, self._points, len(self.listed) + 1))
         wider = compile_query(query, self._wider, level=True)

@@ -25,7 +25,7 @@ def covered_release(release: Release, case: Case) -> Covered:
             gone = random.random(len(held[name])) < world.absent
             held[name] = np.ma.array(held[name], mask=gone) if gone.any() else held[name]
         rows = len(next(iter(held.values()))) if case.neighbours == "add-remove" else None
-        return Table(held, case.schema, neighbours=case.neighbours, rows=rows, name="t")
+        return Table(held, case.schema, neighbours=case.neighbours, rows=rows, unit=case.unit, name="t")
 
     def make(rows: Table, world: World, seed: int) -> Any:
         budget = world.budget
@@ -33,10 +33,11 @@ def covered_release(release: Release, case: Case) -> Covered:
             budget = Budget(epsilon=world.epsilon, delta=world.delta, keys=case.keys)
         return release.make(seeded_curator(rows, budget, seed), **case.settings, share=1)
 
+    found = [f"mechanism:{'threshold' if case.unit is None else 'weighted threshold'}"] if case.keys else []
     quick = World(rows=max(600, case.rows), missing="none" if nullable else "stated")
     return Covered(
         f"{release.name}: {case.name}",
-        (f"release:{release.name}", f"synopsis:{case.gives}", *(["mechanism:threshold"] if case.keys else [])),
+        (f"release:{release.name}", f"synopsis:{case.gives}", *found),
         table,
         make,
         published,

@@ -13,9 +13,11 @@ import pytest
 
 import dodona as dd
 from dodona import release
+from dodona.engines.keys import Counting
 from dodona.errors import AnswerLost, BadEffort, BadQuery, BudgetSpent, Refused, Unsupported
 from dodona.mechanisms import DiscreteLaplace
 from dodona.mechanisms.threshold import Threshold
+from dodona.mechanisms.weights import weights
 from dodona.oracles.oracle import Oracle
 from dodona.oracles.procedures import _absent, _shown
 from dodona.privacy import Budget
@@ -215,10 +217,10 @@ def test_at_most_so_many_keys_of_a_person_count_and_each_once(tmp_path: Path) ->
     held = {who: [who % 7, who % 7, 100 + who % 5, 200 + who % 3, 300] for who in range(400)}
     rows = people(tmp_path, held)
     for each in (1, 2, 3, 9):
-        values, counts = rows.engine.people_by_key("code", each)
+        values, counts = rows.engine.people_by_key("code", Counting(each))
         assert counts.sum() == 400 * min(each, 4)
         assert counts.max() <= 400
-    values, counts = rows.engine.people_by_key("code", 4)
+    values, counts = rows.engine.people_by_key("code", Counting(4))
     assert dict(zip(values.tolist(), counts.tolist(), strict=True))[300] == 400
 
 
@@ -228,11 +230,16 @@ def test_a_person_moves_as_many_counts_as_was_said(tmp_path: Path) -> None:
     held = {who: random.integers(0, 30, random.integers(1, 12)).tolist() for who in range(60)}
     for each in (1, 3):
         whole = dict(
-            zip(*(part.tolist() for part in people(tmp_path, held).engine.people_by_key("code", each)), strict=True)
+            zip(
+                *(part.tolist() for part in people(tmp_path, held).engine.people_by_key("code", Counting(each))),
+                strict=True,
+            )
         )
         for gone in (0, 17, 59):
             rest = people(tmp_path, {who: codes for who, codes in held.items() if who != gone})
-            less = dict(zip(*(part.tolist() for part in rest.engine.people_by_key("code", each)), strict=True))
+            less = dict(
+                zip(*(part.tolist() for part in rest.engine.people_by_key("code", Counting(each))), strict=True)
+            )
             moved = {key: n - less.get(key, 0) for key, n in whole.items() if n != less.get(key, 0)}
             assert set(moved.values()) == {1}
             assert len(moved) == min(each, len(set(held[gone])))
@@ -307,3 +314,125 @@ def test_a_price_is_affordable_where_both_amounts_fit(rows: dd.Table) -> None:
     assert plan.affordable
     assert 0 < float(plan.cost.delta) <= 1e-8
     assert not curator.price(OpenKeys("code", 1, F(1, 10**8)), share="9/10").affordable
+
+
+# -- people with many keys ---------------------------------------------------------------------------------------------
+
+
+def shoppers(folder: Path, random: np.random.Generator, count: int = 4000) -> tuple[dd.Table, dict[int, int]]:
+    """People with 1 to 6 codes, of which some are very common; and how many people have each."""
+    common = 1 / np.arange(1, 3001)
+    ends = np.cumsum(common / common.sum())
+    held = {who: np.searchsorted(ends, random.random(random.integers(1, 7))).tolist() for who in range(count)}
+    told: dict[int, int] = {}
+    for codes in held.values():
+        for code in set(codes):
+            told[code] = told.get(code, 0) + 1
+    return people(folder, held), told
+
+
+def test_of_people_with_many_keys_rounds_find_most_and_each_count_has_its_margin(tmp_path: Path) -> None:
+    rows, held = shoppers(tmp_path, np.random.default_rng(6))
+    found, taken = {}, {}
+    for method in ("threshold", "weighted", "rounds", None):
+        curator = seeded_curator(rows, Budget(epsilon=1, delta=1e-6, keys=5e-7), 2)
+        (plan,) = release.plan_keys(curator, "code", delta=5e-7, each=6, method=method, counts=False, share=F(9, 10))
+        listed = release.keys(curator, "code", delta=5e-7, each=6, method=method, counts=False, share=F(9, 10))
+        assert plan.method == listed.header.method
+        bill = listed.header.cost
+        assert 4e-7 < bill.keys <= 5e-7  # both amounts, all rounds in one entry
+        assert bill.share == pytest.approx(0.9, rel=1e-6)
+        assert len(curator.ledger.entries()) == 2
+        assert curator.ledger.spent(KEYS) == round(bill.keys * KEY_UNITS)
+        found[method], taken[method] = set(listed.body.listed), listed.header.method
+        assert min(held[code] for code in found[method]) > 2
+        if method != "threshold":
+            with pytest.raises(Unsupported, match="without counts"):
+                listed.ask("code = 0")
+        listed.save(tmp_path / f"{method}.synopsis")
+        assert release.load(tmp_path / f"{method}.synopsis").body.listed == listed.body.listed
+    assert len(found["threshold"]) < len(found["weighted"]) < len(found["rounds"])
+    assert taken[None] == taken["rounds"]
+    curator = seeded_curator(rows, BUDGET, 3)
+    listed = release.keys(curator, "code", delta=1e-7, each=6, method="rounds", share=F(9, 10))
+    counts, margins = listed.body.counts(0.95)
+    truth = np.array([held[code] for code in listed.body.listed])
+    assert np.mean(np.abs(counts - truth) <= margins) > 0.85
+    assert np.all(np.abs(counts - truth) <= 4 * margins)
+    assert listed.body.noisy.tolist() == sorted(listed.body.noisy.tolist(), reverse=True)
+    exact = release.keys(dd.Exact(rows), "code", delta=1e-7, each=6, method="rounds")
+    assert exact.ask("code = 0").total == held[0]
+    assert curator.with_keys(listed).sql("SELECT code, COUNT(*) FROM t GROUP BY code", share=0.1).records
+
+
+@pytest.mark.parametrize("where", ["arrays", "file"])
+def test_a_person_weighs_no_more_than_was_said(tmp_path: Path, where: str) -> None:
+    """Whoever goes, with however many keys: the totals move by their own weight, of an L2 norm within the whole."""
+    random = np.random.default_rng(5)
+    held = {who: random.integers(0, 12, random.integers(1, 9)).tolist() for who in range(40)}
+    how = Counting(3, weights(64, 3), (4, 7))
+
+    def totals(of: dict[int, list[int]]) -> dict[int, int]:
+        if where == "file":
+            rows = people(tmp_path, of)
+        else:
+            pairs = np.array([(who, code) for who, codes in of.items() for code in codes])
+            schema = dd.Schema({"code": dd.Integer(0, 10**6)})
+            stored = {"who": pairs[:, 0], "code": pairs[:, 1]}
+            rows = dd.Table(stored, schema, name="t", neighbours="add-remove", unit=dd.Unit("who", 2))
+        return dict(zip(*(part.tolist() for part in rows.engine.people_by_key("code", how)), strict=True))
+
+    whole = totals(held)
+    assert not {4, 7} & set(whole)
+    for gone in (0, 7, 17, 39):
+        less = totals({who: codes for who, codes in held.items() if who != gone})
+        moved = [n - less.get(key, 0) for key, n in whole.items() if n != less.get(key, 0)]
+        many = min(3, len(set(held[gone]) - {4, 7}))
+        assert moved == [weights(64, 3)[many - 1]] * many
+        assert sum(by * by for by in moved) <= 64 * 64
+
+
+def test_what_a_round_has_shown_is_on_nobodys_list_in_the_next(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The second round's totals are as if nobody had what the first has shown, and never as if they had less."""
+    rows, _ = shoppers(tmp_path, np.random.default_rng(7))
+    asked: list[Counting] = []
+    real = type(rows.engine).people_by_key
+
+    def watched(self: Any, column: str, how: Counting) -> Any:
+        asked.append(how)
+        return real(self, column, how)
+
+    monkeypatch.setattr(type(rows.engine), "people_by_key", watched)
+    curator = seeded_curator(rows, BUDGET, 3)
+    listed = release.keys(curator, "code", delta=1e-7, each=6, method="rounds", counts=False, share=1)
+    first, second = asked
+    assert first.known == ()
+    assert (first.most, first.weights) == (second.most, second.weights) == (6, (4096, 2896, 2364, 2048, 1831, 1672))
+    assert 0 < len(second.known) < len(listed.body.listed)
+    assert listed.body.listed[: len(second.known)] == second.known
+    assert len(set(listed.body.listed)) == len(listed.body.listed)
+
+
+@pytest.mark.parametrize(
+    ("stated", "match"),
+    [
+        ({"method": "rounds", "each": 1, "delta": 1e-8, "share": 1}, "each= above 1"),
+        ({"method": "weighted", "each": 3, "share": 1}, "and a delta="),
+        ({"method": "all", "each": 3, "delta": 1e-8, "share": 1}, "method must be one of"),
+        ({"method": "rounds", "each": 3, "delta": 1e-8, "epsilon": 1}, "share= or rho="),
+        ({"counts": 3, "delta": 1e-8, "share": 1}, "counts"),
+    ],
+)
+def test_ways_that_cannot_be_are_refused(tmp_path: Path, stated: dict[str, Any], match: str) -> None:
+    rows = people(tmp_path, {who: [1, 2] for who in range(9)})
+    curator = dd.Curator(rows, BUDGET)
+    for ask in (release.plan_keys, release.keys):
+        with pytest.raises(Refused, match=match):
+            ask(curator, "code", **stated)  # type: ignore[operator]
+    assert curator.ledger.entries() == []
+    for asked in (OpenKeys("code", 3, F(1, 10**8), "rounds", False), OpenKeys("code", 3, F(1, 10**8), "weighted")):
+        assert procedure_from_json(asked.to_json()) == asked
+    assert "method" not in OpenKeys("code", 3, F(1, 10**8)).to_json()["keys"]  # what was charged once stays that
+    for bad in ({"method": 5}, {"counts": 1}, {"more": 1}):
+        with pytest.raises(BadQuery):
+            procedure_from_json({"keys": {"column": "code", "each": 2, "delta": "1/100000000", **bad}})

@@ -26,7 +26,7 @@ from dodona.engines.engine import (
     split_totals,
 )
 from dodona.engines.kernels import Rows, Vector, Vectors
-from dodona.engines.keys import KeyCounts, counted, different, pairs_of
+from dodona.engines.keys import Counting, KeyCounts, counted, different, pairs_of
 from dodona.engines.memory import letters
 from dodona.engines.memory.layout import Lanes, divided
 from dodona.engines.memory.run import Lattice, Space, Steps, Values, computed, few_rows, one_by_one
@@ -230,9 +230,9 @@ class MemoryEngine(Engine):
         """Yes."""
         return True
 
-    def people_by_key(self, column: str, most: int) -> KeyCounts:
+    def people_by_key(self, column: str, how: Counting) -> KeyCounts:
         """By sorting."""
-        return counted(self._columns[column], None if self._people is None else self._people.whose, most)
+        return counted(self._columns[column], None if self._people is None else self._people.whose, how)
 
     def _few(self, program: Program, rows: int) -> bool:
         """Whether the program is run step by step on so many rows."""

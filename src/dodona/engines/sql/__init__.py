@@ -27,7 +27,7 @@ from dodona.engines.engine import (
     sums_and_products,
 )
 from dodona.engines.kernels import Vector
-from dodona.engines.keys import KeyCounts, statement
+from dodona.engines.keys import Counting, KeyCounts, statement
 from dodona.engines.memory import MemoryEngine
 from dodona.engines.memory.columns import require_physical
 from dodona.engines.sql.compile import Compiled, Statement
@@ -215,12 +215,13 @@ class SqlEngine(Engine):
         return True
 
     @final
-    def people_by_key(self, column: str, most: int) -> KeyCounts:
+    def people_by_key(self, column: str, how: Counting) -> KeyCounts:
         """In one statement, over the rows as they are."""
         try:
             with self._snapshot() as session:
                 key, relation = self._key(column, self._dialect.relation(self._source_of(session)))
-                asked = statement(key, relation, unit=self.unit is not None, most=most, bytewise=self._dialect.bytewise)
+                own, write = self._dialect, self._dialect.letters.literal
+                asked = statement(key, relation, how, unit=self.unit is not None, bytewise=own.bytewise, literal=write)
                 values, counts = self._fetch_counts(session, asked)
             return KeyCounts(values, np.asarray(counts, dtype=np.int64))
         except Exception:
