@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Callable
+from fractions import Fraction
 from typing import Any
 
 import dodona as dd
@@ -12,7 +13,9 @@ from dodona import release
 from dodona.engines.keys import Counting
 from dodona.mechanisms.weights import weights
 from dodona.privacy import Budget
+from dodona.query.candidates import OpenKeys
 from dodona.testing import seeded_curator
+from tests.support.twins import Twins
 
 SCHEMA = dd.Schema(
     {"word": dd.Text(6, fold="case", trim=True), "code": dd.Integer(-5, 10**6), "said": dd.Text(4, missing="?")}
@@ -114,3 +117,24 @@ def test_what_a_lone_person_has_is_never_listed(make: Make) -> None:
         assert listed.body.listed == (key,)
         answer = listed.ask(f"{column} = {key!r}", confidence=0.999999)
         assert abs(answer.total - 300) <= answer.margin
+
+
+def test_twins_are_clean_where_a_rare_key_comes_and_goes(make: Make) -> None:
+    """Whole persons, of whom one alone has odd keys, or more than count: nothing but the numbers tells of them, and
+    they move no total by more than was paid for.
+    """
+    held = [(f"p{i % 40}", WORDS[(i * i) % 9], [7, 8, 9, 20 + i % 3][i % 4]) for i in range(160)]
+    odd = [*((word, 10_000 + i) for i, word in enumerate(["xx", "yy", "zz", "ü", "日本"])), ("oslo", 7)]
+    alone = [("p40", word, code) for word, code in odd]
+    budget = Budget(epsilon=3, delta="1/10", keys="1/20")  # so much that some of it is shown
+    sides = []
+    for more in (alone, []):
+        rows = [{"word": word, "code": code, "said": None, "who": who} for who, word, code in [*held, *more]]
+        sides.append(make(rows, STORED, asked=SCHEMA, neighbours="add-remove", unit=dd.Unit("who", 9)))
+    twins = Twins(*sides, budget)
+    for column in ("word", "code"):
+        for method, counts in (("threshold", True), ("weighted", True), ("rounds", False), ("rounds", True)):
+            asked = OpenKeys(column, 3, Fraction(1, 200), method, counts)
+            twins.run(asked, share=Fraction(1, 10))
+            twins.price(asked, share=Fraction(1, 10))
+    assert twins.requests >= 16

@@ -27,6 +27,7 @@ from numpy.typing import NDArray
 
 from dodona.engines.engine import Engine, Pick, Respond
 from dodona.engines.joined import Joined
+from dodona.engines.keys import Counting, KeyCounts
 from dodona.engines.table import Table
 from dodona.errors import DodonaError
 from dodona.oracles.answer import Answer, Finding, Price, Selection
@@ -37,7 +38,7 @@ from dodona.oracles.noise import ballot_for
 from dodona.oracles.oracle import Oracle, Request
 from dodona.oracles.view import persons_of
 from dodona.privacy.budget import Budget
-from dodona.privacy.ledger import Charge
+from dodona.privacy.ledger import MAIN, Charge
 from dodona.privacy.ledger.sqlite import SqliteLedger
 from dodona.query.plan import Plan
 from dodona.query.program import Program
@@ -140,12 +141,21 @@ class Twins(Oracle):
         return self._both(lambda twin: twin.curator.choose(request, mechanism), observable, close)
 
     def perform(self, request: Request) -> Finding:
-        """D's finding. Its inputs are rows, not sums: only what can be observed is compared."""
+        """D's finding. Its inputs are rows, not sums: only what can be observed is compared; of keys, how far one
+        person moves the totals by key as well.
+        """
 
         def observable(found: Finding) -> str:
             return repr(replace(found, value=None, cost=replace(found.cost, hash=None)))
 
-        return self._both(lambda twin: twin.curator.perform(request), observable, lambda _inputs: None)
+        def close(_inputs: Any) -> None:
+            first, second = (twin.keyed for twin in self._twins)
+            assert len(first) == len(second), "how often keys are counted differs"
+            for (how, here), (other, there) in zip(first, second, strict=True):
+                if how == other:  # what the rounds before have shown is drawn, and may differ
+                    _one_person(how, here, there, self._twins[0].table.neighbours)
+
+        return self._both(lambda twin: twin.curator.perform(request), observable, close)
 
     def _sums(self, request: Request) -> Callable[[list[list[NDArray[Any]]]], None]:
         def close(inputs: list[list[NDArray[Any]]]) -> None:
@@ -192,6 +202,7 @@ class _Twin:
         self.calls: list[str] = []
         self.charges: list[Charge] = []
         self.inputs: list[NDArray[Any]] = []
+        self.keyed: list[tuple[Counting, dict[Any, int]]] = []
         about = {"neighbours": table.neighbours, "population": table.population}
         ledger = SqliteLedger.open(None, budget, atoms=Atoms(table.schema).count, clock=lambda: _STOPPED, **about)  # type: ignore[arg-type]
         watched: Any = object.__new__(Table)
@@ -206,6 +217,7 @@ class _Twin:
         self.calls.clear()
         self.charges.clear()
         self.inputs.clear()
+        self.keyed.clear()
         try:
             return act(self)
         except DodonaError as error:
@@ -236,8 +248,8 @@ class _Ledger:
         self._twin.calls.append("store")
         self._ledger.store_answer(seq, answer)
 
-    def left(self, scope: tuple[int, ...] | None = None) -> int:
-        return self._ledger.left(scope)
+    def left(self, scope: tuple[int, ...] | None = None, account: str = MAIN) -> int:
+        return self._ledger.left(scope, account=account)
 
 
 class _Engine(PassingEngine):
@@ -261,6 +273,12 @@ class _Engine(PassingEngine):
         self._twin.inputs[-1] = np.append(self._twin.inputs[-1], found)
         return found
 
+    def people_by_key(self, column: str, how: Counting) -> KeyCounts:
+        self._twin.calls.append(f"read keys of {column}: {how.most}, {how.weights}")
+        found = super().people_by_key(column, how)
+        self._twin.keyed.append((how, dict(zip(*(part.tolist() for part in found), strict=True))))
+        return found
+
     def reports(self, program: Program, pick: Pick, respond: Respond) -> Iterator[Any]:
         self._twin.calls.append("read rows")
         return super().reports(program, pick, respond)
@@ -273,6 +291,17 @@ class _Bits:
     def words(self, n: int) -> NDArray[np.uint64]:
         self._twin.calls.append("draw")
         return self._bits.words(n)
+
+
+def _one_person(how: Counting, first: dict[Any, int], second: dict[Any, int], neighbours: str) -> None:
+    """Totals by key move by what one person may add, of two where one is replaced."""
+    gaps = [first.get(key, 0) - second.get(key, 0) for key in {**first, **second}]
+    moved = [gap for gap in gaps if gap]
+    people = 2 if neighbours == "replace" else 1
+    assert len(moved) <= people * how.most, "a person moves more totals than was said"
+    most = how.weights[0] ** 2 if how.weights else how.most
+    assert sum(gap * gap for gap in moved) <= people * most, "a person moves the totals by key too far"
+    assert people == 2 or len({gap > 0 for gap in moved}) <= 1, "who comes takes from what others add"
 
 
 def within_reach(plan: Plan, reach: Norms, first: NDArray[Any], second: NDArray[Any]) -> None:

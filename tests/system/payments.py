@@ -354,7 +354,15 @@ class ToldDataset(Told):
 class DatasetWorld(World):
     """Curators of a dataset: whatever oracle is made of them, rho and the delta of keys are spent in one place."""
 
-    operations = ("ask a join", "ask of people", "ask under bounds", "find keys", "find keys by a shared name", "ask")
+    operations = (
+        "ask a join",
+        "ask of people",
+        "ask under bounds",
+        "find keys",
+        "find keys by a shared name",
+        "find keys in rounds",
+        "ask",
+    )
 
     def opened(self, number: int) -> ToldDataset:
         curator = ToldDataset(_WITHIN["visits"], PEOPLE, self.place, analyst=self.analyst(number), create=True)
@@ -379,6 +387,9 @@ class DatasetWorld(World):
             curator.bounded(max_rows=1).ask("cost", share=share, request_id=key)
         elif operation == "ask":
             curator.ask("cost", share=share, request_id=key)
+        elif operation == "find keys in rounds":
+            stated = {"share": Fraction(1, 10), "request_id": key}
+            release.keys(curator, "word", delta=Fraction(4, 10**8), each=2, method="rounds", **stated)
         else:
             release.keys(curator, "word", delta=Fraction(4, 10**8), share=Fraction(1, 10), request_id=key)
 

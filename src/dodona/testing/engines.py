@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dodona.engines.engine import Engine, Pick, Respond, require_engine
+from dodona.engines.keys import Counting, KeyCounts
 from dodona.engines.memory import MemoryEngine
 from dodona.errors import BadQuery, Unsupported
 from dodona.query.plan import compile_query
@@ -66,6 +67,15 @@ class PassingEngine(Engine):
     def dropped(self, most: int, unit: Unit | None = None) -> int:
         """The other's."""
         return self.engine.dropped(most, unit)
+
+    @property
+    def counts_keys(self) -> bool:
+        """The other's."""
+        return self.engine.counts_keys
+
+    def people_by_key(self, column: str, how: Counting) -> KeyCounts:
+        """The other's."""
+        return self.engine.people_by_key(column, how)
 
     def reports(self, program: Program, pick: Pick, respond: Respond) -> Iterator[Any]:
         """The other's."""
