@@ -259,6 +259,20 @@ def _says_whose(table: Table, column: str) -> bool:
     return table.unit is not None and table.unit.column is not None and same_name(column, table.unit.column)
 
 
+def restated(table: Table, schema: Schema) -> Table:
+    """The same rows under a schema that says something else of some columns; a table of a dataset is then one of a
+    dataset whose joins know what is said there.
+    """
+    made = table.restated(schema)
+    if table.tables is None:
+        return made
+    held = Tables({**table.tables.private, **table.tables.public})
+    for name, other in table.tables.private.items():
+        held.private[name] = own = made if name == table.name else copy(other)
+        own.tables = held
+    return made
+
+
 def together(
     tables: Mapping[str, Table | Public], unit: str | None = None, population: str | None = None
 ) -> dict[str, Table]:

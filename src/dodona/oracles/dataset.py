@@ -30,6 +30,7 @@ from dodona.oracles.curator import Curator
 from dodona.oracles.effort import Stated
 from dodona.oracles.oracle import Oracle, Question
 from dodona.oracles.rows import Estimate, Rows
+from dodona.oracles.synopsis import Synopsis
 from dodona.privacy.budget import Budget
 from dodona.privacy.ledger import Ledger
 from dodona.privacy.numbers import Number
@@ -115,6 +116,20 @@ class Dataset(Mapping[str, Oracle]):
     def explain(self, text: str, **stated: Unpack[Stated]) -> str:
         """How a SELECT is read, what it would cost, and how it would run."""
         return self.reader(text).explain(text, **stated)
+
+    def with_keys(self, keys: Synopsis) -> Dataset:
+        """The same, on the same budget, where the keys that ``release.keys`` found in one of its tables are a category:
+        in statements about that table, in joins with it, and as what a public table is joined on.
+        """
+        first = self._first(keys.name).with_keys(keys)
+        assert first._table.tables is not None
+        made = {
+            name: first if name == first.name else first.beside(table)
+            for name, table in first._table.tables.private.items()
+        }
+        dataset = type(self).__new__(type(self))
+        dataset._curators = {name: made[name] for name in self._curators}
+        return dataset
 
     def reader(self, text: str) -> Curator:
         """Who reads a statement: the curator of the first private table it names."""

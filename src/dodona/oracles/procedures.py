@@ -22,6 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dodona.engines.engine import Engine
+from dodona.engines.joined import restated
 from dodona.engines.keys import Counting
 from dodona.engines.table import Table
 from dodona.errors import BadEffort, BadQuery, Unsupported
@@ -277,6 +278,10 @@ def _all_there_are(name: str, kind: Column, asked: OpenKeys) -> tuple[int, int]:
 
 def with_listed(table: Table, found: Synopsis) -> Table:
     """The table where the keys of a synopsis are a category. What was paid for may stand in a schema."""
+    if table.tables is not None and table.name not in table.tables.private:
+        raise Unsupported(
+            "keys are of a table, not of several joined: ask the table itself, or Dataset.with_keys, and join then."
+        )
     settings = found.body.settings()
     if found.body.kind != "Keys" or found.name != table.name:
         raise Unsupported(
@@ -291,13 +296,11 @@ def with_listed(table: Table, found: Synopsis) -> Table:
     name, listed = settings["column"], settings["keys"]
     if table.schema.get(name) is None or isinstance(table.schema[name], Category):
         raise BadQuery(f"{name!r} must be a column whose keys are not listed yet. Columns: {', '.join(table.schema)}.")
-    if table.tables is not None or table.schema.lookups:
-        raise Unsupported("keys of one table of a dataset: state them in its schema, as dd.Category(*keys).")
     if not listed:
         raise Unsupported(f"no key of {name} stood out, so there are none to group by.")
     kind = table.schema[name]
     cleaning = {word: said for word, said in kind.describe().items() if word in ("fold", "trim")}
-    return table.restated(Schema({**table.schema, name: Category(*listed, **cleaning)}))
+    return restated(table, Schema({**table.schema, name: Category(*listed, **cleaning)}))
 
 
 def _offers(effort: Effort, budget: Budget, asked: OpenKeys, both: bool) -> Iterator[Shown]:

@@ -436,3 +436,41 @@ def test_ways_that_cannot_be_are_refused(tmp_path: Path, stated: dict[str, Any],
     for bad in ({"method": 5}, {"counts": 1}, {"more": 1}):
         with pytest.raises(BadQuery):
             procedure_from_json({"keys": {"column": "code", "each": 2, "delta": "1/100000000", **bad}})
+
+
+# -- datasets ----------------------------------------------------------------------------------------------------------
+
+
+def test_keys_of_one_table_of_a_dataset_are_known_to_all_its_joins(tmp_path: Path) -> None:
+    """Grouped by, beside a private table, and as what a public table is joined on."""
+    drugs = np.repeat(["aspirin", "ibuprofen", "a rare one"], [300, 200, 1])
+    who = np.arange(501)
+    unit = dd.Unit("who", 2)
+    pq.write_table(pa.table({"who": who, "drug": drugs}), tmp_path / "visits.parquet")
+    pq.write_table(pa.table({"who": who, "old": who % 2 == 0}), tmp_path / "homes.parquet")
+    tables = {
+        "visits": dd.Table(str(tmp_path / "visits.parquet"), {"drug": dd.Text(20)}, unit=unit, neighbours="add-remove"),
+        "homes": dd.Table(str(tmp_path / "homes.parquet"), {"old": dd.Flag()}, unit=unit, neighbours="add-remove"),
+        "kinds": dd.Public({"drug": ["aspirin", "ibuprofen", "other"], "class": ["acid", "acid", "other"]}),
+    }
+    data = dd.Dataset(tables, "who", budget=Budget(epsilon=8, delta=1e-6, keys=1e-7))
+    visits = data["visits"]
+    found = release.keys(visits, "drug", delta=5e-8, share=F(1, 4))
+    assert found.body.listed == ("aspirin", "ibuprofen")
+    listed = data.with_keys(found)
+    assert [*listed] == [*data]
+    by_drug = listed.sql("SELECT drug, COUNT(*) AS n FROM visits GROUP BY drug", share=0.1)
+    assert [record[0] for record in by_drug.records] == ["aspirin", "ibuprofen", "(other)"]
+    joined = "visits JOIN homes ON visits.who = homes.who"
+    both = listed.sql(f"SELECT drug, COUNT(*) AS n FROM {joined} WHERE old GROUP BY drug", share=0.1)
+    for record, truth in zip(both.records, (150, 100, 1), strict=True):
+        assert abs(record[1].value - truth) < 40
+    of_kind = listed.sql("SELECT class, COUNT(*) AS n FROM visits JOIN kinds USING (drug) GROUP BY class", share=0.1)
+    assert abs(of_kind.records[0][1].value - 500) < 40
+    assert listed.left == data.left < 0.5 * visits.budget.total  # type: ignore[attr-defined]
+    with pytest.raises(BadQuery):
+        data.sql("SELECT drug, COUNT(*) AS n FROM visits GROUP BY drug", share=0.1)  # the old one knows no more
+    with pytest.raises(Unsupported, match="not of several joined"):
+        data[joined].with_keys(found)  # type: ignore[attr-defined]
+    alone = visits.with_keys(found)  # type: ignore[attr-defined]
+    assert alone.sql(f"SELECT drug, COUNT(*) AS n FROM {joined} GROUP BY drug", share=0.1).records[0][0] == "aspirin"
