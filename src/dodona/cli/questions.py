@@ -42,6 +42,10 @@ Server = Annotated[
 KeyFile = Annotated[
     Path | None, typer.Option(metavar="FILE", help="Holds your key for --server.  [default: DODONA_KEY is used]")
 ]
+Found = Annotated[
+    list[Path] | None,
+    typer.Option("--keys", metavar="FILE", help="Group by the keys in this file, which a release of keys wrote."),
+]
 Json = Annotated[bool, typer.Option("--json", help="Machine-readable output.")]
 Csv = Annotated[bool, typer.Option("--csv", help="Its numbers as CSV: n, n_margin, n_low, n_high.")]
 Markdown = Annotated[bool, typer.Option("--markdown", help="A table in Markdown.")]
@@ -97,15 +101,17 @@ def price(
     effort: Effort,
     server: Server = None,
     key_file: KeyFile = None,
+    keys: Found = None,
     json: Json = False,
 ) -> None:
     """Say what a question would cost and how good its answer would be; reads no row, spends nothing."""
     if server is not None:
+        _require_here(keys)
         offer = _connect(server, survey, key_file).price(question, **effort)
         known = plain_json.loads(offer.to_json()) | {"question": question}
         noise, budget, left = offer.cost.mechanism, [], " to you"
     else:
-        curator = _curator(survey, "price")
+        curator = _knowing(_curator(survey, "price"), keys)
         offer = curator.price(question, **effort)
         known = {"question": question, "affordable": offer.affordable, "confidence": offer.confidence}
         known |= {"margin": _plain(offer.margin), "tolerance": _plain(offer.tolerance), "rows": offer.rows}
@@ -156,6 +162,7 @@ def sql(
     request_id: RequestId = None,
     server: Server = None,
     key_file: KeyFile = None,
+    keys: Found = None,
     json: Json = False,
     csv: Csv = False,
     markdown: Markdown = False,
@@ -165,21 +172,22 @@ def sql(
     form, name = Form.of(json, csv, markdown, output), request_id or new_name()
     with Wait("asking", name, there=server is not None) as wait:
         if server is not None:
+            _require_here(keys)
             rows = _connect(server, survey, key_file, analyst).sql(statement, **effort, request_id=name)
             receipt = _receipt(rows.cost)
         else:
-            curator = _curator(survey, analyst, wait)
+            curator = _knowing(_curator(survey, analyst, wait), keys)
             rows = curator.sql(statement, **effort, request_id=name)
             receipt = show.receipt(rows.cost, curator.ledger)
     return form.hand_over(rows, as_data(rows), shown_table(rows, receipt))
 
 
 @stating_effort
-def explain(survey: Survey, question: AnyQuestion, effort: Effort) -> None:
+def explain(survey: Survey, question: AnyQuestion, effort: Effort, keys: Found = None) -> None:
     """Show how a question is read, what one row can change, its noise and its statement; spends nothing."""
     confidence = effort.pop("confidence")
     stated = any(value is not None for value in effort.values())
-    curator = _curator(survey, "explain")
+    curator = _knowing(_curator(survey, "explain"), keys)
     explained = curator.explain(question, **(effort if stated else {"share": 1}), confidence=confidence)
     show.say("\n".join(map(show.clean, explained.split("\n"))) + "\nNothing was run, nothing was spent.")
 
@@ -189,6 +197,20 @@ def _curator(survey: Path, analyst: str | None, wait: Wait | None = None) -> Cur
     from dodona.config import Config
 
     return Config.read(survey).open_curator(analyst, asking=bool(wait), during=wait.during if wait else None)
+
+
+def _knowing(curator: Curator, keys: list[Path] | None) -> Curator:
+    """The curator to whom what was found is a category; refused before anything is charged."""
+    from dodona.synopses import load
+
+    for file in keys or ():
+        curator = curator.with_keys(load(file))
+    return curator
+
+
+def _require_here(keys: list[Path] | None) -> None:
+    if keys:
+        raise Refused("keys of a file are known here, not behind a server: its curator states them in the schema.")
 
 
 def new_name() -> str:

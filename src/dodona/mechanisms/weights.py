@@ -8,7 +8,7 @@ whoever stands alone, with however many keys, is seen with probability delta at 
 ``Rounds`` are several of these. What one has shown is public: it leaves everyone's list before the next, so that the
 weight of people who have common keys falls on their rare ones (Swanberg, Desfontaines and Haney 2023). A total is no
 count; how many people have each key that was found is counted apart, with noise of its own. Proof note:
-``threshold.md``.
+``weights.md``.
 """
 
 from __future__ import annotations

@@ -361,8 +361,7 @@ def _in_rounds(engine: Engine, name: str, ways: Rounds, bits: Bits) -> dict[str,
         values, sums = engine.people_by_key(name, Counting(one.keys, one.lone, tuple(known)))
         shown, noisy = one.show(sums, bits)
         keys = values[shown].tolist()
-        order = sorted(range(len(keys)), key=lambda i: (-int(noisy[i]), keys[i]))
-        known += [keys[i] for i in order]
+        known += [keys[i] for i in _highest_first(keys, noisy)]
     kept = known[:MOST_CATEGORIES]
     if ways.counts is None:
         return _keys_told(kept, [], len(known) - len(kept), ways)
@@ -383,9 +382,12 @@ def _absent(values: NDArray[np.int64], first: int, ranks: NDArray[np.int64]) -> 
 def _told_keys(values: NDArray[Any], noisy: NDArray[np.int64], how: Shown | None) -> dict[str, Any]:
     """The highest counts first, equal ones by key; as many as a schema can list."""
     keys = values.tolist()
-    order = sorted(range(len(keys)), key=lambda i: (-int(noisy[i]), keys[i]))
-    kept = order[:MOST_CATEGORIES]
-    return _keys_told([keys[i] for i in kept], [int(noisy[i]) for i in kept], len(order) - len(kept), how)
+    kept = _highest_first(keys, noisy)[:MOST_CATEGORIES]
+    return _keys_told([keys[i] for i in kept], [int(noisy[i]) for i in kept], len(keys) - len(kept), how)
+
+
+def _highest_first(keys: list[Any], noisy: NDArray[np.int64]) -> list[int]:
+    return sorted(range(len(keys)), key=lambda i: (-int(noisy[i]), keys[i]))
 
 
 def _keys_told(keys: list[Any], counts: list[int], left_out: int, how: Shown | None) -> dict[str, Any]:
