@@ -12,8 +12,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from dodona.errors import word_of
 from dodona.query.expr import Call, Expr, Literal
-from dodona.query.hints import word_of
 
 PARTS = {
     **{name: name for name in ("year", "quarter", "month", "week", "day", "weekday", "isodow", "dayofyear")},

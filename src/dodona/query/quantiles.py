@@ -17,10 +17,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dodona.errors import BadQuery
+from dodona.errors import BadQuery, word_of
 from dodona.query.compiler import Compiler
 from dodona.query.expr import Call, Expr, Literal, expr_from_json
-from dodona.query.hints import word_of
 from dodona.query.plan import compile_query
 from dodona.query.program import Builder
 from dodona.query.schema import Schema

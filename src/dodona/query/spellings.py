@@ -3,7 +3,7 @@
 ``LAST_DAY(d)`` is a day before ``DATE_TRUNC('month', d) + INTERVAL '1' MONTH``, ``REGR_SLOPE(y, x)`` a quotient of
 aggregates, ``INSTR(s, 'a') > 0`` is ``CONTAINS(s, 'a')``. A word stands here only if what it becomes says the same of
 every row, NULL included; where databases differ, or a word is more than what it could become, it is refused with what
-to write (``hints.py``).
+to write (``errors.py``).
 """
 
 from __future__ import annotations

@@ -12,9 +12,8 @@ import re
 from collections.abc import Callable
 from typing import Any, ClassVar
 
-from dodona.errors import BadQuery
+from dodona.errors import BadQuery, hint_for, word_of
 from dodona.query.expr import DEEPEST, Call, Column, Expr, Literal
-from dodona.query.hints import hint_for, word_of
 from dodona.query.phrases import DATE_FUNCTIONS, DateWords, Phrases
 from dodona.query.spellings import respelled
 

@@ -9,8 +9,7 @@ import pytest
 from sqlglot import exp
 
 import dodona as dd
-from dodona.errors import BadQuery
-from dodona.query.hints import HINTS
+from dodona.errors import HINTS, BadQuery
 from dodona.query.select import parse_select
 
 SCHEMA = dd.Schema(

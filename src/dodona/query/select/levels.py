@@ -8,9 +8,8 @@ from collections.abc import Sequence
 from fractions import Fraction
 from typing import Any
 
-from dodona.errors import BadQuery
+from dodona.errors import BadQuery, word_of
 from dodona.query.expr import Call, Column, Expr, Literal
-from dodona.query.hints import word_of
 from dodona.query.quantiles import QUANTILES, read_quantile
 from dodona.query.schema import same_name
 from dodona.query.select.aggregates import (
