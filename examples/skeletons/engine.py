@@ -1,4 +1,5 @@
-"""Skeleton of an engine: rows somewhere, and exact integer totals over them. Copy it, and hand it to ``Table``.
+"""Skeleton of an engine: rows somewhere, and exact integer totals over them. Hand it to ``Table``; or put this file
+into a folder of ``engines/``, as its ``__init__.py``: tables, surveys and the command line then open it by name.
 
 ``dodona.engines.engine.Engine`` states all that is relied on, and none of it is optional: the facts given to its
 constructor (schema, unit, whether the number of rows is public), and seven members. An engine cleans columns as the
@@ -6,11 +7,13 @@ schema says, keeps at most so many rows of each unit, counts a failing row as 0,
 again, at every pass, at what it checked when it was opened. ``dodona.testing.check_engine`` tries all of it on hostile
 tables, to the last integer.
 
-This one reads a store piece by piece: each piece goes through the memory engine, and integer totals simply add up.
+This one reads a store piece by piece: each piece goes through the memory engine, and integer totals simply add up. Its
+home says which sources are its own: NumPy's archives of arrays, of which several make one table.
 """
 
 from __future__ import annotations
 
+import glob
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
@@ -18,6 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dodona.engines.engine import Engine, Pick, Respond, RowCount, empty_totals
+from dodona.engines.homes import FileHome, Terms, registered
 from dodona.engines.memory import MemoryEngine
 from dodona.engines.memory.columns import read_columns
 from dodona.engines.people import People
@@ -110,3 +114,32 @@ class PiecewiseEngine(Engine):
 
     def _kinds_of(self, piece: Piece) -> dict[str, str]:
         return {name: str(piece[name].dtype) if name in piece else "none" for name in self._used}
+
+
+@registered
+class Archives(FileHome):
+    """Files called ``.npz``, or a pattern of them. What they are called elsewhere, and which files they are, so that
+    none is given two budgets, ``FileHome`` says.
+    """
+
+    def holds(self, source: Any) -> bool:
+        """By its name alone; nothing is opened."""
+        return isinstance(source, str) and source.endswith(".npz")
+
+    def open(self, source: Any, terms: Terms) -> PiecewiseEngine:
+        """All files of the pattern, by name."""
+        files = sorted(glob.glob(source))
+        if not files:
+            raise BadTable(f"the source must be a file that exists. Got {source!r}.")
+
+        def pieces() -> Iterator[Piece]:
+            for file in files:
+                with np.load(file, allow_pickle=False) as arrays:
+                    yield dict(arrays)
+
+        try:
+            return PiecewiseEngine(terms.schema, pieces, unit=terms.unit, public_rows=terms.public_rows)
+        except BadTable:
+            raise
+        except Exception:  # whatever it says could tell of the data
+            raise BadTable("the source must hold an array of plain numbers or texts for each column.") from None

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 import dodona as dd
+from dodona.engines import homes
 from dodona.engines.engine import Engine
 from dodona.errors import BadTable
 from dodona.mechanisms import mechanism
@@ -22,6 +23,14 @@ from dodona.testing.mechanisms import check_mechanism, check_reports
 from dodona.testing.strategies import RawColumn
 
 SKELETONS = Path(__file__).resolve().parents[2] / "examples" / "skeletons"
+
+
+@pytest.fixture(autouse=True)
+def forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a skeleton registers is known while its test runs, and to no other."""
+    homes.home_of("")
+    monkeypatch.setattr(homes, "_REGISTERED", list(homes._REGISTERED))
+    monkeypatch.setattr(mechanism, "_REGISTERED", mechanism.registered_mechanisms())
 
 
 def skeleton(name: str) -> ModuleType:
@@ -82,8 +91,7 @@ def test_a_table_over_the_engine_bounds_units_reports_and_refuses_a_changed_stor
     assert local.ledger.spent() == spent
 
 
-def test_the_mechanism_keeps_its_claim(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(mechanism, "_REGISTERED", mechanism.registered_mechanisms())
+def test_the_mechanism_keeps_its_claim() -> None:
     spinner = skeleton("mechanism").Spinner(Fraction(3, 4))
     check_mechanism(spinner, bits=SeededBits(1), draws=50_000)
     (law,) = spinner.laws()
