@@ -76,13 +76,20 @@ def adbc_stream() -> Any:
 
 
 kept: list[Any] = []  # an ADBC stream lives no longer than its cursor
+
+
+def reader_of(relation: Any) -> Any:
+    """Two rows at a time; DuckDB before 1.5 has another name for it."""
+    return (relation.to_arrow_reader if hasattr(relation, "to_arrow_reader") else relation.fetch_record_batch)(2)
+
+
 SOURCES: dict[str, Callable[[], Any]] = {
     "pyarrow table": lambda: TABLE,
     "pyarrow batch": lambda: TABLE.combine_chunks().to_batches()[0],
     "record batch reader": lambda: TABLE.to_reader(max_chunksize=2),
     "chunked table": lambda: pa.concat_tables([TABLE.slice(0, 3), TABLE.slice(3)]),
     "duckdb relation": lambda: duckdb.from_arrow(PLAIN),
-    "duckdb reader": lambda: duckdb.from_arrow(PLAIN).to_arrow_reader(2),
+    "duckdb reader": lambda: reader_of(duckdb.from_arrow(PLAIN)),
     "pandas": PLAIN.to_pandas,
     "pandas of Arrow types": lambda: PLAIN.to_pandas(types_mapper=pd.ArrowDtype),
     "polars": lambda: pl.from_arrow(PLAIN),

@@ -198,8 +198,11 @@ def test_types_that_differ_from_the_schema_are_refused(
 ) -> None:
     table = pa.table(columns)
     sources = {"arrow": lambda: table, "polars": lambda: pl.DataFrame(table), "pandas": table.to_pandas}
-    if kind == "pandas" and isinstance(columns["sex"][0], bytes):
-        pytest.skip("pandas keeps bytes as objects, which are no category's values and so missing")
+    if kind == "pandas" and (
+        isinstance(columns["sex"][0], bytes)
+        or getattr(table.to_pandas().get("smoker"), "dtype", None) is np.dtype(object)
+    ):
+        pytest.skip("pandas keeps bytes, and before 3 texts, as objects: no values of the column and so missing")
     source = sources[kind]() if kind in sources else tmp_path / "x.parquet"
     pq.write_table(table, tmp_path / "x.parquet")
     with pytest.raises(BadTable) as error:

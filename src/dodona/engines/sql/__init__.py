@@ -247,7 +247,8 @@ class SqlEngine(Engine):
         """
         wanted, last = (self._source_of(session), program), self._last
         if last is None or last[0] != wanted:
-            relation, unit = self._dialect.relation(wanted[0]), program.unit or self.unit
+            unit = program.unit or self.unit
+            relation = self._dialect.relation(wanted[0], program.read if unit is None else None)
             if unit is None:
                 last = wanted, Bounded(relation, {})
             elif program.persons is None:

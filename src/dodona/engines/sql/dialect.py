@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from copy import copy
 from dataclasses import replace
 from typing import Any, NamedTuple, Self, final
@@ -74,11 +74,18 @@ class Dialect(ABC):
     # -- what a row holds ------------------------------------------------------------------------------------------
 
     @final
-    def relation(self, source: str) -> str:
-        """The raw columns of ``source`` as r0, r1, ..., as ``stage`` reads them; and ``whose`` row it is."""
-        selected = [f"{raw.expression} AS {self.columns[name].expression}" for name, raw in self._staged.items()]
+    def relation(self, source: str, only: Collection[str] | None = None) -> str:
+        """The raw columns of ``source`` as r0, r1, ..., as ``stage`` reads them; and ``whose`` row it is. ``only``:
+        these columns, since a database thinks about each one that it is shown.
+        """
+        staged = self._staged.items()
+        selected = [
+            f"{raw.expression} AS {self.columns[name].expression}"
+            for name, raw in staged
+            if only is None or name in only
+        ]
         whose = [] if self.unit is None else [f"{self.stage_unit(self.unit)} AS whose"]
-        return f"(SELECT {', '.join([*whose, *selected])} FROM {source}) AS raw"
+        return f"(SELECT {', '.join([*whose, *selected]) or 'TRUE AS r'} FROM {source}) AS raw"
 
     @final
     def naming(self) -> Self:
