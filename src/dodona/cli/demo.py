@@ -11,15 +11,39 @@ from pathlib import Path
 
 from dodona.cli.show import facts, number, paint, percent, say, spent_line, sure, table
 from dodona.config import Config
+from dodona.config import open as open_survey
 from dodona.errors import DodonaError, Refused
 from dodona.oracles.curator import Curator
+from dodona.oracles.dataset import Dataset
 from dodona.oracles.exact import Exact
 from dodona.oracles.rows import Estimate
 from dodona.privacy.ledger.whole import pure_spent
 from dodona.sample import write_sample, write_schema
 
 ROWS = 200_000
-OWNED = ("survey.parquet", "survey.toml", "survey.ledger", "survey.ledger.lock", "survey.ledger-journal")
+LEDGERS = tuple(
+    f"{name}.{kind}" for name in ("survey", "clinic") for kind in ("ledger", "ledger.lock", "ledger-journal")
+)
+OWNED = ("survey.parquet", "survey.toml", "visits.parquet", "patients.parquet", "clinic.toml", *LEDGERS)
+CLINIC = """\
+population = "patients of the clinic"
+neighbours = "add-remove"
+unit = "patient"                # what a person is called: one budget for all of each
+
+[budget]
+epsilon = 1
+
+[tables.visits]                 # several rows a person; 4 of them count unless a question says otherwise
+data = "visits.parquet"
+unit = { column = "patient", max_rows = 4 }
+columns.ward = { type = "category", values = ["A", "B", "C"] }
+columns.cost = { type = "integer", low = 0, high = 1000 }
+
+[tables.patients]
+data = "patients.parquet"
+unit = { column = "id", max_rows = 1 }
+columns.age = { type = "integer", low = 0, high = 110 }
+"""
 
 
 def main(folder: Path = Path("demo"), rows: int = ROWS) -> None:
@@ -42,6 +66,7 @@ def main(folder: Path = Path("demo"), rows: int = ROWS) -> None:
     _questions(curator, truth)
     _statement(curator, truth)
     _selection(curator, truth)
+    _people(folder, rows // 10)
     _retry(curator)
     _refusals(curator)
     _reckoning(curator, before)
@@ -105,8 +130,53 @@ def _selection(curator: Curator, truth: Exact) -> None:
     say(f"{near}; cost {percent(chosen.cost.share)}.")
 
 
+def _people(folder: Path, patients: int) -> None:
+    _title("5. People, not rows: two tables about the same patients, one budget")
+    write_clinic(folder, patients)
+    (folder / "clinic.toml").write_text(CLINIC, encoding="utf-8")
+    say(f"{patients:,} made-up patients and their visits; {folder}/clinic.toml:\n\n{_indent(CLINIC)}")
+    data = open_survey(folder / "clinic.toml", analyst="demo", create=True)
+    assert isinstance(data, Dataset)
+    inner = "(SELECT patient, LEAST(SUM(cost), 2000) AS spent\n FROM visits GROUP BY patient)"
+    rows = []
+    for what, text in (
+        ("what a patient spends", f"SELECT AVG(spent) AS x FROM {inner}"),
+        (
+            "visits of the over 65s",
+            "SELECT COUNT(*) AS x FROM visits JOIN patients\n ON visits.patient = patients.id WHERE age > 65",
+        ),
+        ("patients seen in ward C", "SELECT COUNT(DISTINCT patient) AS x FROM visits WHERE ward = 'C'"),
+        ("spent, 1,000 a patient at most", "SELECT SUM(cost) AS x FROM visits OPTIONS (clip = 1000)"),
+    ):
+        (mine,), (real,) = data.sql(text, share="1/20"), Exact(data.reader(text)._table).sql(text)
+        assert isinstance(mine[0], Estimate)
+        assert isinstance(real[0], Estimate)
+        rows.append([what, str(mine[0]), f"{real[0].value:,.{1 if real[0].value < 5000 else 0}f}"])
+        say(_indent(text) + "\n")
+    say(table(["of a whole person, 5 % of the budget each", "private answer (95 %)", "true"], rows, "lrr"))
+
+
+def write_clinic(folder: Path, patients: int) -> None:
+    """Visits, from one to seven a patient, and how old each is; by fixed hashes, as the survey."""
+    import duckdb
+
+    chance = "(hash({}, 7) >> 11)::DOUBLE * 1.1102230246251565e-16"
+    owner = f"floor({patients} * {chance.format('i')})::BIGINT"
+    cost = f"floor(1000 * pow({chance.format('hash(i, 1)')}, 3))::INTEGER"
+    ward = f"['A', 'B', 'C'][1 + floor(3 * {chance.format('hash(i, 2)')})::INTEGER]"
+    visits = f"SELECT {owner} AS patient, {ward} AS ward, {cost} AS cost FROM range({4 * patients}) AS numbers(i)"
+    age = f"floor(95 * {chance.format('hash(i, 3)')})::INTEGER"
+    aged = f"SELECT i AS id, {age} AS age FROM range({patients}) AS numbers(i)"
+    connection = duckdb.connect()
+    try:
+        for name, text in (("visits", visits), ("patients", aged)):
+            connection.execute(f"COPY ({text}) TO '{folder / name}.parquet' (FORMAT parquet)")
+    finally:
+        connection.close()
+
+
 def _retry(curator: Curator) -> None:
-    _title("5. A retry costs nothing and tells nothing new")
+    _title("6. A retry costs nothing and tells nothing new")
     question, name = "children = 0", "demo-1"
     first = curator.ask(question, tolerance="0.005", request_id=name)
     middle = curator.ledger.spent()
@@ -117,7 +187,7 @@ def _retry(curator: Curator) -> None:
 
 
 def _refusals(curator: Curator) -> None:
-    _title("6. What is refused, before anything is read or charged")
+    _title("7. What is refused, before anything is read or charged")
     before = curator.ledger.head()
     for question, share, why in (
         ("agee >= 65", "1/100", "no such column"),
@@ -134,7 +204,7 @@ def _refusals(curator: Curator) -> None:
 
 
 def _reckoning(curator: Curator, before: int) -> None:
-    _title("7. The budget, before and after")
+    _title("8. The budget, before and after")
     book = curator.ledger
     spent = book.spent()
     epsilon, delta = map(float, curator.budget.guarantee(spent, pure_spent(book)))
