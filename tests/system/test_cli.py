@@ -14,7 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from dodona.config import open_ledger
+from dodona.config import Config, open_ledger
+from dodona.learn import LogisticRegression
 from dodona.privacy import Budget, SqliteLedger
 from dodona.privacy.budget import KEY_UNITS
 from dodona.privacy.ledger import KEYS
@@ -209,6 +210,21 @@ def test_the_ledger_pages_and_hides_control_signs(survey: Path, call: Call) -> N
     page = call("ledger", survey / "survey.toml", "--start", "1", "--limit", "2").out
     assert "analyst0" in page
     assert "analyst2" not in page
+
+
+def test_the_ledger_reads_as_work(survey: Path, call: Call) -> None:
+    curator = Config.read(survey / "survey.toml").open_curator("ann")
+    LogisticRegression(share=0.2).fit(curator, "disease")
+    call("ask", survey / "survey.toml", "age", "--share", "0.01", "--analyst", "ann")
+    release = ["release", survey / "survey.toml", "intervals", "-o", "age.synopsis", "--set", "column=age"]
+    assert call(*release, "--share", "0.1", "--analyst", "bob").code == 0
+    shown = call("ledger", survey / "survey.toml").out
+    assert re.search(r"ann +LogisticRegression of disease, \d+ questions +20\.0 %", shown)
+    assert len(shown.split("\n")) < 14
+    assert "--each unfolds it" in shown
+    unfolded = call("ledger", survey / "survey.toml", "--each", "--limit", "1000").out
+    assert "LogisticRegression" not in unfolded
+    assert len(unfolded.split("\n")) > len(shown.split("\n"))
 
 
 def test_the_ledger_shows_both_amounts(tmp_path: Path, call: Call) -> None:

@@ -84,7 +84,7 @@ def release(
         if edges is not None:
             read.setdefault(edges.name, BUCKETS)
     effort = Effort.divisible(free=False, share=share, epsilon=epsilon, rho=rho)
-    config, name = Config.read(survey), request_id or new_name()
+    config, name = Config.read(survey), request_id or new_name(kind)
     most = 1.0 if effort.kind == "none" else effort.most(config.budget) / config.budget.capacity
     with Wait(f"releasing {kind}", name, many=True, most=most) as wait:
         curator = config.open_curator(analyst, during=wait.during)

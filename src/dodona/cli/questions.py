@@ -213,9 +213,9 @@ def _require_here(keys: list[Path] | None) -> None:
         raise Refused("keys of a file are known here, not behind a server: its curator states them in the schema.")
 
 
-def new_name() -> str:
-    """What a request is called that nobody has named, so that it can be asked for again."""
-    return secrets.token_hex(8)
+def new_name(work: str = "") -> str:
+    """What a request is called that nobody has named, so that it can be had again; ``work``: of many questions."""
+    return f"{work}:{secrets.token_hex(8)}" if work else secrets.token_hex(8)
 
 
 def _connect(server: str, dataset: Path, key_file: Path | None, analyst: str | None = None) -> Remote:

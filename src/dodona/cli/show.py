@@ -136,47 +136,68 @@ def stacked(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     return "\n\n".join(records)
 
 
-def page(book: Ledger, start: int | None, limit: int, last: int) -> list[Entry]:
-    """``limit`` charges and grants, from number ``start`` or up to the latest; answers are part of their charge."""
+def page(book: Ledger, start: int | None, limit: int, last: int, *, each: bool = False) -> list[list[Entry]]:
+    """``limit`` charges and grants, from number ``start`` or up to the latest; answers are part of their charge. The
+    questions of one piece of work count as one, unless ``each`` is wanted.
+    """
     found: list[Entry] = []
-    if start is not None:
-        number = max(start, 1)
-        while len(found) < limit and number <= last:
-            found += [entry for entry in book.entries(number, 1000) if entry.kind != "answer"]
-            number += 1000
-        return found[:limit]
-    number = last
-    while len(found) < limit and number > 0:
-        first = max(1, number - 999)
-        found[:0] = [entry for entry in book.entries(first, number - first + 1) if entry.kind != "answer"]
-        number = first - 1
-    return found[-limit:]
+    number = last + 1 if start is None else max(start, 1)
+    while len(_works(found, each)) < limit and (number > 1 if start is None else number <= last):
+        first = max(1, number - 1000) if start is None else number
+        read = book.entries(first, number - first if start is None else 1000)
+        fresh = [entry for entry in read if entry.kind != "answer"]
+        found, number = ([*fresh, *found], first) if start is None else ([*found, *fresh], number + 1000)
+    works = _works(found, each)
+    return works[-limit:] if start is None else works[:limit]
 
 
-def history(book: Ledger, shown: list[Entry], last: int) -> str:
-    """The ledger as a table. A charge without an answer is in flight, or its answer was lost."""
+def history(book: Ledger, works: list[list[Entry]], last: int) -> str:
+    """The ledger as a table, a line for each piece of work. A charge without an answer is in flight, or its answer was
+    lost.
+    """
     capacity = book.genesis.budget.capacity
     rows = []
-    for entry in shown:
-        what = _granted(entry, book.genesis.budget) if entry.kind == "grant" else entry.what
-        what = f"(no answer) {what}" if entry.kind == "charge" and book.answer(entry.seq) is None else what
+    for entries in works:
+        first, entry = entries[0], entries[-1]
+        lost = sum(one.kind == "charge" and book.answer(one.seq) is None for one in entries)
+        if len(entries) > 1:
+            what = f"{work_of(entry)}, {len(entries):,} questions" + (f", {lost:,} without an answer" if lost else "")
+        else:
+            what = _granted(entry, book.genesis.budget) if entry.kind == "grant" else entry.what
+            what = f"(no answer) {what}" if lost else what
         left = percent((capacity - entry.total_after) / capacity)
         when = entry.time[:16].replace("T", " ")
-        cost = percent(entry.amount / capacity) + _delta_of(entry)
-        rows.append([str(entry.seq), when, entry.analyst, what, cost, left])
+        cost = percent(sum(one.amount for one in entries) / capacity) + _delta_of(entries)
+        number = str(entry.seq) if first is entry else f"{first.seq}-{entry.seq}"
+        rows.append([number, when, entry.analyst, what, cost, left])
     text = table(["#", "time (UTC)", "analyst", "question", "cost", "left"], rows, "rlllrr", flexible=3)
-    note = (
-        "no charge yet" if not last else f"{len(shown):,} shown of {last:,} entries (answers are entries of their own)"
-    )
-    return f"{text}\n{note}"
+    shown = sum(map(len, works))
+    note = "no charge yet" if not last else f"{shown:,} shown of {last:,} entries (answers are entries of their own)"
+    folded = len(rows) < shown
+    return f"{text}\n{note}" + ("; work of many questions in one line, --each unfolds it" if folded else "")
 
 
-def _delta_of(entry: Entry) -> str:
+def _works(shown: list[Entry], each: bool) -> list[list[Entry]]:
+    """The entries, those of one piece of work together, where its first stands."""
+    found: dict[object, list[Entry]] = {}
+    for entry in shown:
+        work = (entry.request_id or "").rpartition("/")[0] if entry.kind == "charge" and not each else ""
+        found.setdefault((entry.analyst, work) if work else entry.seq, []).append(entry)
+    return list(found.values())
+
+
+def work_of(entry: Entry) -> str:
+    """What a question was asked for, as its name says: LogisticRegression.disease:7f21/3."""
+    what, _, of = (entry.request_id or "").rpartition("/")[0].partition(":")[0].partition(".")
+    return f"{what} of {of}" if of else what
+
+
+def _delta_of(entries: Sequence[Entry]) -> str:
     from dodona.privacy.budget import KEY_UNITS
     from dodona.privacy.ledger import KEYS
 
-    delta = entry.paid(KEYS)
-    return "" if delta is None else f", delta {short(delta[0] / KEY_UNITS)}"
+    units = sum((entry.paid(KEYS) or (0, 0))[0] for entry in entries)
+    return f", delta {short(units / KEY_UNITS)}" if units else ""
 
 
 def _granted(entry: Entry, budget: Budget) -> str:

@@ -139,7 +139,8 @@ def show(
     survey: Annotated[Path, typer.Argument(metavar="SURVEY.TOML", help="Or the .ledger file itself.")],
     verify: Annotated[bool, typer.Option("--verify", help="Check every hash and sum from the first entry on.")] = False,
     start: Annotated[int | None, typer.Option(metavar="N", help="From entry N on.  [default: the latest]")] = None,
-    limit: Annotated[int, typer.Option(min=1, max=10_000, metavar="K", help="How many entries.")] = 20,
+    limit: Annotated[int, typer.Option(min=1, max=10_000, metavar="K", help="How many lines.")] = 20,
+    each: Annotated[bool, typer.Option("--each", help="Each question of a fit or release by itself.")] = False,
     json: Json = False,
 ) -> None:
     """Show what was asked, by whom, what it cost and what is left; or verify it all, offline."""
@@ -166,12 +167,12 @@ def show(
                 )
             )
         spent, (last, head) = book.spent(), book.head()
-        shown = text.page(book, start, limit, last)
+        shown = text.page(book, start, limit, last, each=each or json)
         if json:
             amounts = {"capacity": budget.capacity, "spent": spent, "left": budget.capacity - spent}
             if budget.keys:
                 amounts |= {"key_capacity": budget.key_capacity, "keys_spent": book.spent(KEYS)}
-            listed = [vars(entry) for entry in shown]
+            listed = [vars(entry) for (entry,) in shown]
             return text.dump(
                 {"budget": budget.as_dict(), "unit": budget.unit, **amounts, "head": head, "entries": listed}
             )

@@ -11,9 +11,11 @@ A learner wraps the oracle it was handed in ``Recorded`` and asks through it; ``
 from __future__ import annotations
 
 import inspect
+import re
+import secrets
 import sys
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any, ClassVar
 
@@ -24,8 +26,8 @@ from sklearn.utils.validation import validate_data
 
 from dodona.errors import BadEffort, BadQuery, BadSchema
 from dodona.learn._encoding import Feature, features_of
-from dodona.oracles.answer import Bill
-from dodona.oracles.oracle import Given, Oracle
+from dodona.oracles.answer import Bill, Price
+from dodona.oracles.oracle import Given, Oracle, Request
 from dodona.oracles.view import Front
 from dodona.privacy.numbers import exact
 from dodona.query.expr import Call, Column, Expr, Literal
@@ -78,16 +80,28 @@ def _percent(share: float) -> str:
 
 
 class Recorded(Front):
-    """The oracle ``behind``, with every bill it wrote kept in ``bills``, in order."""
+    """The oracle ``behind``, with every bill it wrote kept in ``bills``, in order.
 
-    def __init__(self, behind: Oracle) -> None:
+    ``work`` is what the questions are asked for: their names begin with it, so that a ledger can tell them as one piece
+    of work.
+    """
+
+    def __init__(self, behind: Oracle, work: str) -> None:
         super().__init__(behind)
         self._bills: list[Bill] = []
+        self._name = f"{re.sub('[^A-Za-z0-9_.-]', '_', work)[:80]}:{secrets.token_hex(8)}"
 
     @property
     def bills(self) -> tuple[Bill, ...]:
         """What was charged through here so far."""
         return tuple(self._bills)
+
+    def estimate(self, request: Request) -> Price:
+        """As behind: a price needs no name."""
+        return self._behind.estimate(request)
+
+    def _asked(self, request: Request) -> Request:
+        return request if request.key else replace(request, key=f"{self._name}/{len(self._bills)}")
 
     def _given(self, given: Given) -> Given:
         self._bills.append(given.cost)
@@ -176,6 +190,11 @@ class Task:
     share: Fraction
     target: str | None = None
     classes: tuple[Label, ...] = ()
+
+    def recorded(self, estimator: object) -> Recorded:
+        """The oracle, for the questions of this estimator's fit."""
+        of = "" if self.target is None else f".{self.target}"
+        return Recorded(self.oracle, f"{type(estimator).__name__}{of}")
 
     @property
     def exprs(self) -> tuple[Expr, ...]:

@@ -158,7 +158,7 @@ class Classifier(ClassifierMixin, Learner):  # type: ignore[misc]
     def fit(self, X: Any, y: Any = None) -> Self:  # noqa: N803 - scikit-learn's name
         """Learn from an oracle (``y`` names the target column) or arrays (``epsilon``, ``bounds``, ``classes``)."""
         task = self._task(X, y)
-        oracle = Recorded(task.oracle)
+        oracle = task.recorded(self)
         require_budget(oracle, task)
         self._learn(task, oracle)
         finish(self, oracle)

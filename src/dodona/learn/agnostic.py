@@ -61,7 +61,7 @@ class ConditionLearner(ClassifierMixin, Learner):  # type: ignore[misc]
         """Learn from an oracle (``y`` names the target column) or arrays (``epsilon``, ``bounds``, ``classes``)."""
         task = task_of(self, X, y, kind="class")
         target, features = self._target(task, isinstance(X, Oracle))
-        oracle = Recorded(task.oracle)
+        oracle = task.recorded(self)
         condition = self._learn(task, oracle, target, features)
         self.hypothesis_ = Hypothesis(condition, features)
         self._from_oracle = isinstance(X, Oracle)

@@ -117,7 +117,7 @@ class KMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Le
         task = task_of(self, X)
         features = alike(task.features)
         k = self._checked(task.rows, len(features))
-        oracle = Recorded(task.oracle)
+        oracle = task.recorded(self)
         self.features_, self.note_, self.inertia_, self.n_iter_ = features, "", None, 0
         self.centre_confidence_, self.ball_ = lloyd.CONFIDENCE, None
         random = check_random_state(self.random_state)

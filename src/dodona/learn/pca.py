@@ -13,7 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 from dodona.bounds import Outlook
 from dodona.errors import BadQuery
 from dodona.learn._encoding import Feature, held_rows
-from dodona.learn._learner import Learner, Recorded, finish, task_of
+from dodona.learn._learner import Learner, finish, task_of
 from dodona.learn._moments import Covariance, Moments, covariance_of, spectrum
 from dodona.learn._supervised import spectral_outlook
 from dodona.oracles.oracle import Oracle
@@ -161,7 +161,7 @@ class SVD(Projection):
         """Learns from an oracle, an array or a data frame."""
         task = task_of(self, X)
         kept_components(self.n_components, np.ones(len(task.features)), len(task.features))
-        oracle = Recorded(task.oracle)
+        oracle = task.recorded(self)
         found = covariance_of(oracle, task)
         covariance = found.moments.matrix * found.inflation
         mean = found.mean / found.unit
@@ -224,7 +224,7 @@ class PCA(Projection):
         """Learns from an oracle, an array or a data frame."""
         task = task_of(self, X)
         kept_components(self.n_components, np.ones(len(task.features)), len(task.features))
-        oracle = Recorded(task.oracle)
+        oracle = task.recorded(self)
         found = covariance_of(oracle, task)
         values, vectors = spectrum(found.moments)
         k = kept_components(self.n_components, values, len(values))

@@ -18,7 +18,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from dodona.bounds import Outlook, Part
 from dodona.errors import BadQuery
 from dodona.learn._encoding import Feature, encode_rows, features_of
-from dodona.learn._learner import Learner, Recorded, Task, finish, task_of
+from dodona.learn._learner import Learner, Task, finish, task_of
 from dodona.learn._linear import TYPICAL, symmetric
 from dodona.learn._moments import level_of
 from dodona.learn._supervised import Floats, foreseen, noise_of, require_budget
@@ -58,7 +58,7 @@ class Ridge(RegressorMixin, Learner):  # type: ignore[misc]
         if self.alpha < 0:
             raise BadQuery(f"alpha must not be negative. Got {self.alpha}.")
         task = self._task(X, y)
-        oracle, target = Recorded(task.oracle), _target(task)
+        oracle, target = task.recorded(self), _target(task)
         require_budget(oracle, task)
         exact = noise_of(oracle.price(_question(task, target, exact=False), share=task.share)) == 0.0
         answer = oracle.ask(_question(task, target, exact=exact), share=task.share)

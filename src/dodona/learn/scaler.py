@@ -12,7 +12,7 @@ from sklearn.utils.validation import check_is_fitted
 from dodona.bounds import Outlook
 from dodona.errors import BadQuery
 from dodona.learn._encoding import Feature, held_rows
-from dodona.learn._learner import Learner, Recorded, finish, task_of
+from dodona.learn._learner import Learner, finish, task_of
 from dodona.learn._supervised import mean_outlook
 from dodona.oracles.oracle import Oracle
 from dodona.oracles.view import Subspace
@@ -63,7 +63,7 @@ class StandardScaler(OneToOneFeatureMixin, TransformerMixin, Learner):  # type: 
         listed = [name for name in task.names if isinstance(task.oracle.schema[name], Category)]
         if listed:
             raise BadQuery(f"only numbers and flags have a deviation; leave out {', '.join(listed)}.")
-        oracle = Recorded(task.oracle)
+        oracle = task.recorded(self)
         exprs = task.exprs
         squares = [Call("mul", (expr, expr)) for expr in exprs]
         answer = oracle.ask(Stack(tuple(map(Value, [*exprs, *squares]))), share=task.share)

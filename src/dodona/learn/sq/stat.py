@@ -26,7 +26,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from dodona.concepts.conjunctions import Axis, axes_of
 from dodona.errors import BadEffort, BadQuery, BadTable, Unsupported
-from dodona.learn._learner import Learner, Recorded, finish, task_of
+from dodona.learn._learner import Learner, finish, task_of
 from dodona.oracles.answer import Price
 from dodona.oracles.effort import Effort
 from dodona.oracles.oracle import Oracle
@@ -288,7 +288,7 @@ class StatisticalQueryLearner(ClassifierMixin, Learner):  # type: ignore[misc]
             more = "Only binary classification is supported. " if len(task.classes) > 2 else ""
             raise BadClasses(f"{what}{more}the target must have two listed values. Got {len(task.classes)}.")
         self._from_oracle = from_oracle
-        oracle = Recorded(task.oracle)
+        oracle = task.recorded(self)
         schema = Schema({name: task.oracle.schema[name] for name in task.names})
         space = self._space(schema)
         source = stat(

@@ -211,7 +211,7 @@ def _make(data: Dataset, oracle: Oracle, begun: State, settings: dict[str, Any])
         state.write(data.folder)
 
     try:
-        synopsis = find_release(begun.kind).make(Counted(oracle, f"release {begun.id}", tell), **settings)
+        synopsis = find_release(begun.kind).make(Counted(oracle, f"{begun.kind}:{begun.id}", tell), **settings)
         synopsis.save(data.folder / f"{begun.id}{SUFFIX}")
         ended = replace(state, state="done", synopsis=begun.id)
     except Refused as error:
