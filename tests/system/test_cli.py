@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -332,7 +333,8 @@ def test_a_sample_never_overwrites(survey: Path, call: Call) -> None:
 
 def test_an_interrupt_leaves_nothing(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "dodona", "sample", "big.parquet", "--rows", "200000000"]
-    with subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.PIPE, text=True) as process:
+    heard = partial(signal.signal, signal.SIGINT, signal.SIG_DFL)  # also in the background
+    with subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.PIPE, text=True, preexec_fn=heard) as process:  # noqa: PLW1509
         try:
             for _ in range(300):
                 if any(tmp_path.iterdir()):
