@@ -5,7 +5,7 @@ hours of Adult, and 100,000 log-normal values in [0, 100] at 65,536 cells; neigh
 ``DODONA_PEER_PYTHON`` names a Python that has ``opendp``; without it OpenDP's published mechanism is computed here
 instead: the score of candidate c is |(1 - q) #(x < c) - q #(x > c)|, of sensitivity max(q, 1 - q) under add-remove, and
 the least score with Gumbel noise wins (``make_private_quantile``: exponential mechanism). OpenDP gives no margin, so
-ours is measured without one as well (``bracket=False``); with one it has four fifths of epsilon.
+ours is measured without one as well (``bracket=False``); with one it has three fifths of epsilon.
 """
 
 from __future__ import annotations

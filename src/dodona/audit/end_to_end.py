@@ -233,9 +233,7 @@ def _scores_along(run: WatchedCurator, pick: Callable[[int], float]) -> list[tup
         offer = curator._choice(seen.request, query) if isinstance(query, Quantiles) else None
         assert offer is not None, "counted, and not chosen"
         rankings = tuple(
-            replace(
-                one, choosers=tuple(map(watched, one.choosers)), sides=None if one.sides is None else watched(one.sides)
-            )
+            replace(one, choosers=tuple(map(watched, one.choosers)), sides=tuple(map(watched, one.sides)))
             for one in offer.rankings
         )
         totals = curator._table.engine.totals(offer.plan.program)

@@ -70,7 +70,7 @@ class Offer:
 
     @property
     def proven(self) -> bool:
-        """One quantile of a histogram is proven; in a descent, values shared by very many rows are not counted in."""
+        """Whether ``ranks`` are: of one quantile; in a descent, values shared by very many rows are not counted in."""
         return all(len(ranking.nodes) == 1 for ranking in self.rankings)
 
     def found(self, totals: NDArray[Any], bits: Bits | None) -> tuple[Floats, Floats]:
@@ -111,7 +111,7 @@ class Offer:
         sure = 1.0 if bits is None and request.effort.kind == "none" else request.effort.confidence
         numbers = plain(values), plain(margin / 2), plain(margin)
         known = str(request.query), *numbers, sure, rows, (self.segment,), bill
-        return Answer(*known, self.proven or bits is None, self.told)
+        return Answer(*known, True, self.told)
 
     def price(self, request: Request, rows: int | None, bill: Bill) -> Price:
         """What to expect, in ranks: rows between the value found and the true quantile."""
@@ -152,7 +152,7 @@ def offer_for(query: Quantiles, table: Table, effort: Effort, budget: Budget | N
             ranking_for(
                 fractions,
                 scale,
-                max(1, min(FINEST, most // scale.cells)),
+                _parts(scale, len(fractions), most),
                 Means(choose, share, kind, table.neighbours, rows, apart, query.bracket, effort.confidence),
             )
             for (_, fractions), scale in zip(query.parts, query.scales(schema), strict=True)
@@ -174,6 +174,11 @@ def offer_for(query: Quantiles, table: Table, effort: Effort, budget: Budget | N
     if effort.whole and budget.pure_whole is not None:
         offers.append(made(PermuteAndFlip, budget.pure_whole, "epsilon"))
     return min(offers, key=lambda offer: max(offer.ranks))
+
+
+def _parts(scale: Scale, quantiles: int, most: int) -> int:
+    """Sub-cells of a cell: a single value's rows need none, unless a descent is to cut them in two."""
+    return 1 if scale.whole and scale.width == 1 and quantiles == 1 else max(1, min(FINEST, most // scale.cells))
 
 
 # -- from counts: for oracles that hold no rows, or let no choice be made of them ------------------------------------

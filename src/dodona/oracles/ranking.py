@@ -10,9 +10,10 @@ in two; then the middle ones of each side, by that side's rows alone, and so on.
 mass of a row in all of them is 1, and its losses add up to that of one choice. So m quantiles cost as log2(m + 1). The
 same holds for groups. Where a row is replaced it may leave one piece and enter another: twice the loss of removing it.
 
-**The bracket.** On either side of a quantile, by the rows of that side, one more choice: the value as many ranks away
-as both choices may err. With the stated confidence the true quantile lies between the two; a choice at the end of its
-piece falls back on the next quantile's, and at last on the range's end.
+**The margin.** Beside each value found, which is public by then, one more choice: among widths of a public ladder, each
+1.15 times the one before, that by which the quantile's rank is passed on either side by as many rows as this choice
+may err. The truth's distance in ranks, not the first choice's promise, is what it looks at, and its candidates are few:
+so it errs by far fewer ranks than a choice among all values may, and holds for any rows and any number of quantiles.
 """
 
 from __future__ import annotations
@@ -33,10 +34,14 @@ from dodona.oracles.noise import root_down
 from dodona.privacy.budget import FREE, UNITS, Cost
 from dodona.query.quantiles import Scale
 
-BRACKET = Fraction(1, 5)
-"""Of the effort, for the values on either side."""
+BRACKET = Fraction(2, 5)
+"""Of the effort, for margins."""
+STEP = Fraction(23, 20)
+"""From one width of the ladder to the next."""
 FINEST = 1024
 """Sub-cells of one cell."""
+_BEYOND = 2**60
+"""Ranks past an end of the range: every quantile lies within it."""
 Sureness = Callable[["Node"], float]
 Floats = NDArray[np.float64]
 Whole = NDArray[np.int64]
@@ -77,18 +82,18 @@ def descent(fractions: tuple[Fraction, ...]) -> list[Node]:
 class Ranking:
     """The quantiles of one histogram: the choices to make, each with its mechanism, and what they promise.
 
-    ``fine``: sub-cells of a cell. ``nodes`` and ``choosers``: the descent. ``sides``: the choices beside each quantile,
-    None without brackets. ``away``: for each quantile, how many 1/(2 fine) rows away they are aimed. ``ranks``: by how
-    many ranks each quantile may be off, at the stated confidence; ``usual``: by how many it is, in the mean, where the
-    values are many and close.
+    ``fine``: sub-cells of a cell. ``nodes`` and ``choosers``: the descent. ``sides``: for each quantile the choice of
+    its margin, none without brackets; ``aims``: by how many rows, in parts of one by its fraction's denominator, it is
+    to pass the quantile's rank. ``ranks``: by how many ranks each quantile may be off, at the stated confidence;
+    ``usual``: by how many it is, in the mean, where the values are many and close.
     """
 
     scale: Scale
     fine: int
     nodes: tuple[Node, ...]
     choosers: tuple[Chooser, ...]
-    sides: Chooser | None
-    away: tuple[int, ...]
+    sides: tuple[Chooser, ...]
+    aims: tuple[int, ...]
     ranks: tuple[float, ...]
     usual: tuple[float, ...]
     cost: Cost
@@ -102,8 +107,8 @@ class Ranking:
             places[node.index] = first + (chooser.sample(-gaps, bits) if len(gaps) > 1 else 0)
         found = np.array([places[i] for i in range(len(self.nodes))], dtype=np.int64)
         low, high = np.full(len(found), self.scale.low), np.full(len(found), self.scale.high)
-        if self.sides is not None:
-            low, high = self._brackets(edges, found, self.sides, bits)
+        if self.sides:
+            low, high = self._brackets(edges[:: self.fine] // (2 * self.fine), found // self.fine, bits)
         values = self.scale.value((found + 0.5) / self.fine)
         return values, np.minimum(low, values), np.maximum(high, values)
 
@@ -126,33 +131,27 @@ class Ranking:
         wanted = part * (top - base)
         return np.maximum(np.maximum(wanted - whole * upper, whole * lower - wanted), 0), first
 
-    def _brackets(self, edges: Whole, found: Whole, sides: Chooser, bits: Bits) -> tuple[Floats, Floats]:
-        """On each side, the sub-cell ``away`` from the quantile by the rows on that side."""
-        low: list[float] = []
-        high: list[float] = []
-        for i, place in enumerate(found.tolist()):
-            start = int(found[i - 1]) + 1 if i else 0
-            lowest = low[-1] if low else self.scale.low
-            chosen = self._side(
-                int(edges[place]) - edges[start : place + 1][::-1], self.away[i] + 2 * self.fine, sides, bits
-            )
-            low.append(lowest if chosen is None else float(self.scale.ends(_cell(place - 1 - chosen, self.fine))[0]))
-        for i in reversed(range(len(found))):
-            place = int(found[i])
-            stop = int(found[i + 1]) if i + 1 < len(found) else len(edges) - 1
-            highest = high[-1] if high else self.scale.high
-            chosen = self._side(edges[place + 1 : stop + 1] - int(edges[place + 1]), self.away[i], sides, bits)
-            high.append(highest if chosen is None else float(self.scale.ends(_cell(place + 1 + chosen, self.fine))[1]))
-        return np.array(low), np.array(high[::-1])
+    def _brackets(self, below: Whole, cells: Whole, bits: Bits) -> tuple[Floats, Floats]:
+        """The ends of the cells that a chosen width around each found cell reaches. ``below``: rows below each cell."""
+        widths, last = ladder(self.scale.cells), self.scale.cells - 1
+        reached = []
+        for cell, fraction, side, aim in zip(cells, _fractions(self.nodes), self.sides, self.aims, strict=True):
+            here = widths[: np.searchsorted(widths, max(cell, last - cell)) + 1]  # to the first that is the whole range
+            low, high = np.maximum(cell - here, 0), np.minimum(cell + here, last)
+            width = side.sample(-self._short(below, low, high, fraction, aim), bits)
+            reached.append((low[width], high[width]))
+        low, high = np.array(reached, dtype=np.int64).T
+        return self.scale.ends(low)[0], self.scale.ends(high)[1]
 
-    def _side(self, away: Whole, wanted: int, sides: Chooser, bits: Bits) -> int | None:
-        """Which of the sub-cells, counted from the quantile, lies ``wanted`` away; None for the last one, or none."""
-        if len(away) < 2:
-            return None
-        gaps = np.maximum(np.maximum(wanted - away[1:], away[:-1] - wanted), 0)
-        gaps[-1] = max(int(away[-2]) - wanted, 0)  # what is beyond the piece is as far as may be wanted
-        chosen = sides.sample(-gaps, bits) if len(gaps) > 1 else 0
-        return None if chosen == len(gaps) - 1 else chosen
+    def _short(self, below: Whole, low: Whole, high: Whole, fraction: Fraction, aim: int) -> Whole:
+        """By how much each width misses its aim: to be the first whose ends lie so far beyond the quantile's rank."""
+        part, whole = fraction.numerator, fraction.denominator
+        wanted = part * int(below[-1])
+        under = np.where(low <= 0, _BEYOND, wanted - whole * below[low] - 1)
+        over = np.where(high >= self.scale.cells - 1, _BEYOND, whole * below[high + 1] - wanted)
+        passed = np.minimum(under, over)
+        before = np.append(-_BEYOND, passed[:-1])
+        return np.maximum(np.maximum(aim - passed, before - aim), 0)
 
     def exact(self, counts: NDArray[Any]) -> tuple[Floats, Floats, Floats]:
         """Without noise: the least value with enough rows at or below it; the middle of the range where none are."""
@@ -173,8 +172,12 @@ def _half(edges: Whole, place: int) -> int:
     return int(edges[place] + edges[place + 1]) // 2
 
 
-def _cell(place: int, fine: int) -> Whole:
-    return np.asarray(place // fine, dtype=np.int64)
+def ladder(cells: int) -> Whole:
+    """Widths in cells to either side: 0, 1, 2 and so on, then each a little larger, to the whole range."""
+    found = [0]
+    while found[-1] < cells - 1:
+        found.append(max(found[-1] + 1, math.floor(found[-1] * STEP)))
+    return np.array(found, dtype=np.int64)
 
 
 def _fractions(nodes: tuple[Node, ...]) -> list[Fraction]:
@@ -226,25 +229,20 @@ def ranking_for(fractions: tuple[Fraction, ...], scale: Scale, fine: int, means:
             raise BadQuery("the fractions of quantiles asked together must have a common denominator up to 10,000.")
         reach = means.sensitivity(step * max(part, whole - part), step * whole, alone=node.depth == 0)
         choosers.append(means.choose(means.epsilon(main / levels), reach))
-    # Two choices in each piece between quantiles, one at the ends.
-    beside = 0 if not means.bracket else 1 if len(nodes) == 1 else 2
-    sides = None
-    if beside:
-        sides = means.choose(means.epsilon(BRACKET / beside), means.sensitivity(step, step, alone=False))
+    sides: list[Chooser] = []
+    for part, whole in [(f.numerator, f.denominator) for f in fractions] if means.bracket else []:
+        reach = means.sensitivity(max(part, whole - part), whole, alone=True)
+        sides.append(means.choose(means.epsilon(BRACKET / len(nodes)), reach))
     points = scale.cells * fine
 
-    def sure(more: int) -> Sureness:
-        """All choices on a quantile's path, and ``more`` others, hold together with the stated confidence."""
-        return lambda node: min(1 - (1 - means.confidence) / (node.depth + 1 + more), 1 - 1e-12)
+    def sure(node: Node) -> float:
+        """All choices on a quantile's path hold together with the stated confidence."""
+        return _below_one(1 - (1 - means.confidence) / (node.depth + 1))
 
-    misses = _misses(nodes, choosers, points, step, sure(0))
-    away: tuple[int, ...] = ()
-    if sides is not None:
-        far = _misses(nodes, choosers, points, step, sure(2))
-        away = tuple(
-            min(math.ceil(miss * step) + sides.error(points, sure(2)(node)), 2**61)  # beyond all that is ever counted
-            for miss, node in zip(far, sorted(nodes, key=lambda node: node.index), strict=True)
-        )
+    misses = _misses(nodes, choosers, points, step, sure)
+    widths = len(ladder(scale.cells))
+    # One more than the choice may err: what does not pass the rank is then below what it may err.
+    aims = tuple(min(side.error(widths, _below_one(means.confidence)) + 1, _BEYOND) for side in sides)
     # Near the rank wanted a choice falls off with the distance as Laplace noise does; of the errors of the two that a
     # piece was cut between, each quantile inherits about a third.
     ordered = sorted(zip(nodes, choosers, strict=True), key=lambda pair: pair[0].index)
@@ -253,8 +251,12 @@ def ranking_for(fractions: tuple[Fraction, ...], scale: Scale, fine: int, means:
         for node, chooser in ordered
     )
     by_level = {node.depth: chooser.cost() for node, chooser in zip(nodes, choosers, strict=True)}
-    cost = sum(by_level.values(), FREE) + (FREE if sides is None else sides.cost() * beside)
-    return Ranking(scale, fine, nodes, tuple(choosers), sides, away, tuple(misses), usual, cost)
+    cost = sum(by_level.values(), FREE) + sum((side.cost() for side in sides), FREE)
+    return Ranking(scale, fine, nodes, tuple(choosers), tuple(sides), aims, tuple(misses), usual, cost)
+
+
+def _below_one(confidence: float) -> float:
+    return min(confidence, 1 - 1e-12)
 
 
 def _misses(nodes: tuple[Node, ...], choosers: list[Chooser], points: int, step: int, sure: Sureness) -> list[float]:

@@ -73,8 +73,8 @@ class Scale:
 class Quantiles(Query):
     """``parts``: row expressions, each with its fractions, rising. ``by``: keys of groups; ``where``: which rows.
 
-    ``bits``: the cells of each range, 2^bits at most; as many as fit where it is None. ``bracket``: whether a fifth of
-    the effort finds, beside each quantile, two values that hold the true one between them: its margin. ``other``: one
+    ``bits``: the cells of each range, 2^bits at most; as many as fit where it is None. ``bracket``: whether two
+    fifths of the effort find, around each quantile, a width that holds the true one: its margin. ``other``: one
     group more, of the rows in no other.
     """
 

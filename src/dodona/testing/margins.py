@@ -35,7 +35,8 @@ JUDGED_IDLE = 0.95
 IDLE = 2.5
 FALSE_ALARM = 1e-6
 ENOUGH = 20
-"""Runs from which on what suffices at 0.95 can be told; with fewer, coverage and refusal are judged alone."""
+"""Answers that were not lost in noise, from which on what suffices at 0.95 can be told; with fewer, coverage and refusal
+are judged alone."""
 _HAIR = 1e-9  # of a margin: sums of doubles in another order
 
 
@@ -121,9 +122,9 @@ class Told:
 
     @property
     def used(self) -> Floats:
-        """Which part of its margin each error takes: up to 1 is covered."""
-        free = np.where(self.errors > _HAIR, np.inf, 0.0)
-        return np.divide(self.errors, self.margins, out=free, where=self.margins > 0)
+        """Which part of its margin each error takes: up to 1 is covered. A margin of nothing that holds is used up."""
+        none = np.where(self.errors > _HAIR, np.inf, 1.0)
+        return np.divide(self.errors, self.margins, out=none, where=self.margins > 0)
 
 
 class Truth:
@@ -204,7 +205,7 @@ class Line:
     """What was seen at one confidence: the least covered question, all of them, and how idle the median margin was.
 
     ``chance``: of at least so many misses if the promise were kept, corrected for how many questions were looked at.
-    ``runs``: how often each question was judged.
+    ``told``: how often the questions on which ``idle`` rests were answered, and not lost in noise.
     """
 
     confidence: float
@@ -213,7 +214,7 @@ class Line:
     chance: float
     idle: float
     proven: bool
-    runs: int
+    told: int
 
 
 @dataclass(frozen=True)
@@ -240,7 +241,7 @@ class Verdict:
                     f"stated {line.confidence:g}, covered {line.least:.4g} (least question), {line.mean:.4g} (all), "
                     f"chance {line.chance:.1e}"
                 )
-            judged = line.confidence == (self.case.sure or JUDGED_IDLE) and line.runs >= ENOUGH
+            judged = line.confidence == (self.case.sure or JUDGED_IDLE) and line.told >= ENOUGH
             if judged and line.proven and line.idle > self.case.most_idle:
                 found.append(f"called proven, and idle by {line.idle:.3g} at {line.confidence:g}")
             if claims and not line.proven:
@@ -327,16 +328,16 @@ def _line(confidence: float, seen: Sequence[_Seen], any_data: bool) -> Line:
     columns = [column for group in seen for column in group.columns()]
     covered = np.array([np.mean(column <= 1 + _HAIR) for column in columns])
     chance = min(_chance(int(np.sum(column > 1 + _HAIR)), len(column), confidence) for column in columns)
-    judged = [column[~np.isnan(column)] for group in seen for column in group.told()]
-    needed = np.array(
-        [np.quantile(one, confidence, method="inverted_cdf") for one in judged if len(one)] or [np.float64(1)]
-    )
+    answered = [column[~np.isnan(column)] for group in seen for column in group.told()]
+    often = [one for one in answered if len(one) >= ENOUGH]
+    judged = often or [one for one in answered if len(one)] or [np.ones(1)]
+    needed = np.array([np.quantile(one, confidence, method="inverted_cdf") for one in judged])
     times = np.divide(1.0, needed, out=np.full(len(needed), np.inf), where=needed > 0)
     idle = float(np.min(times) if any_data else np.median(times))
     mean = float(np.mean(np.concatenate(columns) <= 1 + _HAIR))
     proven = all(group.proven for group in seen)
-    runs = min(map(len, columns))
-    return Line(confidence, float(covered.min()), mean, min(1.0, chance * len(columns)), idle, proven, runs)
+    told = min(map(len, judged))
+    return Line(confidence, float(covered.min()), mean, min(1.0, chance * len(columns)), idle, proven, told)
 
 
 def _chance(misses: int, trials: int, confidence: float) -> float:
