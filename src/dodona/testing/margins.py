@@ -35,8 +35,8 @@ JUDGED_IDLE = 0.95
 IDLE = 2.5
 FALSE_ALARM = 1e-6
 ENOUGH = 20
-"""Answers that were not lost in noise, from which on what suffices at 0.95 can be told; with fewer, coverage and refusal
-are judged alone."""
+"""Answers that were not lost in noise, from which on what suffices at 0.95 can be told; with fewer, coverage and
+refusal are judged alone."""
 _HAIR = 1e-9  # of a margin: sums of doubles in another order
 
 

@@ -24,9 +24,7 @@ SEVERAL = (
     "SELECT QUANTILE(age, 0.1) AS a, MEDIAN(age) AS b, QUANTILE(age, 0.9) AS c FROM t",
     "SELECT colour, QUANTILE(income, 0.25) AS a, QUANTILE(income, 0.75) AS b FROM t GROUP BY colour",
 )
-WIDTHS = (
-    "one of a ladder of widths, chosen for any rows; of few values the next wider one is a whole value"
-)
+WIDTHS = "one of a ladder of widths, chosen for any rows; of few values the next wider one is a whole value"
 
 
 def lost(made: Any, truth: Truth, question: Any, confidence: float) -> Told:
