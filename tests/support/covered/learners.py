@@ -14,15 +14,19 @@ from dodona.learn import (
     CompressionLearner,
     ConjunctionLearner,
     KMeans,
+    Ridge,
     WeakLearner,
 )
+from dodona.learn._learner import task_of
+from dodona.learn._linear import symmetric
+from dodona.learn.ridge import _question, _solve, _target
 from dodona.learn.sq.stat import stat
 from dodona.query.expr import Call, Column
 from dodona.query.schema import Flag, Schema
 from dodona.query.statistic import Value, as_expr
 from dodona.testing.margins import Asked, Covered, Told, Truth, World
 from dodona.testing.oracles import seeded_curator
-from tests.support.covered.tables import cloud, flags
+from tests.support.covered.tables import cloud, flags, people
 
 MEMBERS = Finite.of([*"abdefgh", "a AND b", "NOT g", "b OR d"])
 TARGET = "c"
@@ -52,6 +56,21 @@ def means_of_cells(made: Any, truth: Truth, question: Any, confidence: float) ->
 def rows_of(truth: Truth, name: str) -> Any:
     values, null = truth.table.engine._columns[name]
     return np.where(null, np.nan, values) if null is not None else np.asarray(values, dtype=float)
+
+
+def coefficients(made: Any, truth: Truth, question: Any, confidence: float) -> Told:
+    """Against those of the same rows, drawn into the same ball, without noise."""
+    del question, confidence
+    task = task_of(Ridge(), truth.exact, "income", kind="number")
+    target = _target(task)
+    moments = truth(_question(task, target, exact=False))
+    fit = _solve(symmetric(moments, len(task.features) + 2), 0.0, made.alpha, task.features, truth.exact.schema)
+    halves = np.array([feature.half for feature in task.features])
+    true = fit.weights * target.half / halves
+    start = fit.intercept * target.half + target.middle - true @ [feature.middle for feature in task.features]
+    off = np.append(np.abs(made.coef_ - true), abs(made.intercept_ - start))
+    margins = np.append(made.coef_error_, made.intercept_error_)
+    return Told(off, margins, False, np.isinf(margins))
 
 
 def agreement(truth: Truth, condition: Any) -> float:
@@ -119,6 +138,18 @@ LEARNERS: tuple[Covered, ...] = (
         quick=World(rows=1500, epsilon=2.0),
         runs=20,
         fixed={"unit": False},
+    ),
+    Covered(
+        "coefficients of ridge regression",
+        ("learner:Ridge.coef_error_", "learner:Ridge.intercept_error_"),
+        people,
+        fitted(Ridge, "income"),
+        coefficients,
+        (Asked((None,)),),
+        proven=False,
+        sure=0.95,
+        quick=World(rows=6000, epsilon=2.0),
+        runs=40,
     ),
     Covered(
         "gap of the agnostic learner",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -60,3 +62,29 @@ def test_arrays_need_bounds_of_the_target_too() -> None:
     model = Ridge(epsilon=1, delta=1e-6, bounds=(-1, 1), bounds_y=(-4, 4)).fit(points, y)
     assert model.score(points, y) > 0.95
     np.testing.assert_allclose(model.coef_, [1.0, -2.0], atol=0.2)
+
+
+def test_errors_of_coefficients_are_told_where_noise_does_not_hide_them() -> None:
+    """Each within what it says of the fit without noise (the law of margins judges how often); else infinite."""
+    table = dd.Table(line(20_000), SCHEMA)
+    exact = Ridge().fit(dd.Exact(table), y="pay")
+    assert not exact.coef_error_.any()
+    assert exact.intercept_error_ == 0
+    assert "±" not in str(exact)
+    strong = Ridge().fit(seeded_curator(dd.Table(line(200), SCHEMA), dd.Budget(epsilon=0.1, delta=1e-6), 3), y="pay")
+    assert np.isinf(strong.coef_error_).all()
+    assert "lost in noise (95%, estimated)" in str(strong)
+    told = {name: replace(column, missing=column.low) for name, column in SCHEMA.items() if name != "sex"}
+    stated = dd.Schema({**told, "sex": dd.Category("f", "m", missing="f")})
+    curator = seeded_curator(dd.Table(line(20_000), stated), dd.Budget(epsilon=1, delta=1e-6), 3)
+    model = Ridge().fit(curator, y="pay")
+    assert (np.abs(model.coef_ - exact.coef_) <= 1.5 * model.coef_error_ + 0.05).all()  # and what the ball does
+    assert (model.coef_error_ < [1.5, 0.05, 1, 1]).all()
+    assert f"± {model.intercept_error_:.3g}; coef_error_ has the others (95%, estimated)" in str(model)
+    assert "rows longer than 1.87" in str(model)
+
+
+def test_the_weights_of_a_list_that_never_misses_sum_to_nothing_whatever_the_noise() -> None:
+    stated = dd.Schema({**SCHEMA, "sex": dd.Category("f", "m", missing="f")})
+    curator = seeded_curator(dd.Table(line(300), stated), dd.Budget(epsilon=1, delta=1e-6), 2)
+    assert Ridge().fit(curator, y="pay").coef_[2:].sum() == pytest.approx(0, abs=1e-9)
