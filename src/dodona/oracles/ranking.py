@@ -151,7 +151,8 @@ class Ranking:
         over = np.where(high >= self.scale.cells - 1, _BEYOND, whole * below[high + 1] - wanted)
         passed = np.minimum(under, over)
         before = np.append(-_BEYOND, passed[:-1])
-        return np.maximum(np.maximum(aim - passed, before - aim), 0)
+        short: Whole = np.maximum(np.maximum(aim - passed, before - aim), 0)
+        return short
 
     def exact(self, counts: NDArray[Any]) -> tuple[Floats, Floats, Floats]:
         """Without noise: the least value with enough rows at or below it; the middle of the range where none are."""
