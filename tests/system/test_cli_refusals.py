@@ -152,3 +152,14 @@ def test_rho_needs_a_budget_that_has_it(survey: Path, call: Call) -> None:
     make_ledger(pure)
     assert "pure epsilon" in refused(call("ask", pure, "age", "--rho", "0.01"))
     assert call("ask", pure, "age", "--share", "0.1").code == 0
+
+
+def test_a_refused_tolerance_says_options_that_work(asked: Path, call: Call) -> None:
+    """In the words of a command line, and followed to the letter."""
+    survey, mean = asked / "survey.toml", "SELECT AVG(income) FROM survey WHERE age > 60"
+    for command in ("price", "sql"):
+        message = refused(call(command, survey, mean, "--tolerance", "0.5"))
+        assert "State --share, --epsilon or --rho instead; the price of the same statement" in message
+    assert "avg(income): ±" in call("price", survey, mean, "--share", "0.01").out
+    assert call("price", survey, "SELECT COUNT(income), SUM(income) FROM survey", "--tolerance", "1e9").code == 0
+    assert call("price", survey, "income", "--tolerance", "50000").code == 0

@@ -7,6 +7,7 @@ charged; 4 the ledger cannot be trusted or reached; 5 charged, but the answer wa
 from __future__ import annotations
 
 import os
+import re
 import sys
 from pathlib import Path
 from typing import Annotated
@@ -73,8 +74,12 @@ def _fail(error: DodonaError) -> None:
         (Stopped, "stopped", INTERRUPTED),
     ]
     _, word, code = next(kind for kind in kinds if isinstance(error, kind[0]))
-    _complain(word, str(error))
+    _complain(word, _EFFORTS.sub(r"--\1", str(error)))
     sys.exit(code)
+
+
+_EFFORTS = re.compile(r"(?<![\w(-])(share|epsilon|rho|tolerance|confidence)=(?=[\s,.;:]|$)")
+"""As Python states an effort; here it is an option."""
 
 
 def _complain(word: str, message: str) -> None:

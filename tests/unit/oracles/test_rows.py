@@ -58,6 +58,20 @@ def test_a_tolerance_that_cannot_be_kept_is_refused_with_what_to_state(statement
     assert oracle.ledger.spent() == 0
 
 
+def test_what_a_refused_tolerance_says_works_when_it_is_followed() -> None:
+    """The price of the same statement with a share; COUNT and SUM with a tolerance; the expression itself, by ask."""
+    oracle = seeded_curator(people(), dd.Budget(epsilon=9), 1)
+    with pytest.raises(BadEffort, match=r"the price of the same statement .* COUNT and SUM, .* ask, not SELECT"):
+        oracle.sql(MEAN, tolerance=0.5)
+    (column,) = oracle.price(MEAN, share="1/10").columns
+    assert 0 < column.margin < 5
+    assert column.size == 5000
+    assert margins(oracle.sql(MEAN, share="1/10"))[0] < 20 * column.margin
+    made_of = MEAN.replace("AVG(age)", "COUNT(age), SUM(age)")
+    assert max(margins(oracle.sql(made_of, tolerance=500))) <= 500
+    assert float(oracle.ask("CASE WHEN age > 60 THEN age END", tolerance=0.5).margin) <= 0.5 * 5000
+
+
 def test_where_answers_are_free_a_tolerance_is_judged_by_the_answer() -> None:
     exact = dd.Exact(people())
     assert margins(exact.sql(MEAN, tolerance=0.5))[0] < 0.5

@@ -48,7 +48,12 @@ def test_a_tolerance_that_cannot_be_kept_for_every_number_is_refused(house):
         refused = house.post(route, body)
         assert refused.status_code == 422
         assert "kept for every number that is printed" in refused.json()["detail"]
+        assert "State share=, epsilon= or rho= instead; the price of the same statement" in refused.json()["detail"]
     assert house.spent() == before
+    followed = {"sql": "SELECT AVG(income) FROM people WHERE age > 60", "effort": {"share": "0.05"}}
+    (column,) = house.post("price", followed).json()["columns"]
+    assert column["size"]
+    assert column["margin"] > 0
 
 
 def test_a_select_s_price_and_table_say_how_good_each_number_is(house):

@@ -251,9 +251,10 @@ def require_printable(select: Select, effort: Effort) -> None:
     if ratios:
         raise BadEffort(
             f"a tolerance is kept for every number that is printed, and the error of {ratios[0].name} depends on how "
-            "many rows are in its group, which is private. State share=, epsilon= or rho= instead; the price says "
-            "which error to expect. A tolerance can be stated for COUNT and SUM, and, for a mean over all rows, by "
-            "asking the expression itself: ask, not SELECT."
+            "many rows are in its group, which is private. State share=, epsilon= or rho= instead; the price of the "
+            "same statement then says which error to expect, in a group of so many rows. A tolerance can be stated for "
+            "COUNT and SUM, of which it is made; and for the mean of an expression over all rows (what is missing adds "
+            "nothing to it) by asking for the expression itself: ask, not SELECT."
         )
 
 
