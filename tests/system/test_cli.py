@@ -398,7 +398,8 @@ def test_an_answer_goes_to_a_file(survey: Path, call: Call, ending: str) -> None
 
 def test_an_answer_is_printed_as_csv_or_markdown(survey: Path, call: Call) -> None:
     printed = call("ask", "survey.toml", QUESTION, "--share", "0.01", "--csv")
-    assert printed.out.startswith("total,total_margin,total_low,total_high,mean,mean_margin,mean_low,mean_high\n")
+    assert printed.out.startswith("total,total_margin,total_low,total_high,mean,mean_margin,mean_low,mean_high,notes\n")
+    assert "± at 95 %, proven; noise only: " in printed.out
     assert call("ask", "survey.toml", QUESTION, "--share", "0.01", "--markdown").out.startswith("| total | mean |\n")
     both = call("ask", "survey.toml", QUESTION, "--share", "0.01", "--markdown", "--json")
     assert both.code == 2

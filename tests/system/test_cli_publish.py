@@ -28,7 +28,7 @@ def test_a_release_is_published_asked_and_drawn_from(survey: Path, call: Callabl
     told = call("synopsis", "about", "c.synopsis")
     assert "conjunctions of at most 1 conditions" in told.out
     table = call("synopsis", "sql", "c.synopsis", "SELECT smoker, COUNT(*) AS n FROM survey GROUP BY smoker", "--csv")
-    assert table.out.startswith("smoker,n,n_margin,n_low,n_high\n"), table.err
+    assert table.out.startswith("smoker,n,n_margin,n_low,n_high,notes\n"), table.err
     assert "free" in call("synopsis", "ask", "c.synopsis", "smoker").out
     drawn = call("synopsis", "sample", "c.synopsis", "rows.parquet", "--rows", "10")
     assert "10 rows of age" in drawn.out

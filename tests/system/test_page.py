@@ -155,7 +155,8 @@ def test_groups_are_bars_with_error_bars_and_a_table_says_the_same(signed_in, wo
         with open(file.value.path(), encoding="utf-8", newline="") as text:
             found = read(text.read())
         if kind == "CSV":
-            assert found[0] == ["region", "n", "n_margin", "mean", "mean_margin"]
+            assert found[0] == ["region", "n", "n_margin", "mean", "mean_margin", "notes"]
+            assert found[1][-1].startswith("± at 95 %, proven; noise only: ")
             assert [row[0] for row in found[1:]] == [*REGIONS, "(other)"]
         else:
             assert found["columns"] == ["region", "n", "mean"]

@@ -304,6 +304,7 @@ def test_estimates_come_with_error_bars(tab, url, folder, define):
     cells = one.page.locator("tbody tr").first.locator("td").all_text_contents()
     share, margin = (float(re.sub(r"[^\d.]", "", cell)) for cell in cells[1:])
     assert cells[0] == "Bus"
+    assert "Errors are proven, whatever the answers are" in one.page.locator(".estimates").text_content()
     # A margin of 95 % is at least 1.95 deviations, and three of them are missed once in 200 million runs.
     assert abs(share - 50) <= 3 * margin
     assert margin < 30

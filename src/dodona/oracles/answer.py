@@ -128,8 +128,7 @@ class Answer(Totals):
         return self.total - self.margin, self.total + self.margin
 
     def __str__(self) -> str:
-        how = "" if self.proven else ", estimated"
-        sure = f"({self.confidence * 100:.10g} %{how})" if self.confidence < 1 else "(rounding)"
+        sure = _sure(self.confidence, self.proven) if self.confidence < 1 else "(rounding)"
         per_row = self.rows is not None
         centre, half = (self.mean, self._per_row(self.margin)) if per_row else (self.total, self.margin)
         if isinstance(centre, float):
@@ -300,6 +299,10 @@ def rough(number: float) -> str:
     return f"{rounded:,.{max(digits, 0)}f}" if rounded < 1e15 else f"{rounded:.3g}"
 
 
+def _sure(confidence: float, proven: bool) -> str:
+    return f"({confidence * 100:.10g} %, {'proven' if proven else 'estimated'})"
+
+
 def _beside(leaves_out: tuple[str, ...]) -> str:
     """What stands beside a number, if anything is left out."""
     return f". Noise only: {'; '.join(leaves_out)}" if leaves_out else ""
@@ -362,7 +365,7 @@ class Selection:
     def __str__(self) -> str:
         scale, what = (self.rows, "mean") if self.rows else (1, "total")
         gap = self.margin / scale
-        sure = f"({self.confidence * 100:.10g} %{'' if self.proven else ', estimated'})"
+        sure = _sure(self.confidence, self.proven)
         return f"{self.question}, within {gap:.4g} of the best {what} {sure}, {self.cost}{_beside(self.leaves_out)}"
 
     def to_json(self) -> str:

@@ -236,7 +236,7 @@ class Synopsis(Oracle):
         spread = margin / 2  # margins of published answers are stated, not derived from one distribution
         bill = self._free(request.query)
         known = str(request.query), total, spread, margin, confidence, self.rows, plan.segments, bill
-        return Answer(*known, self.proves(request.query), left_out(request.query, plan, self.schema))
+        return Answer(*known, self.proves(request.query), self._left_out(request.query, plan))
 
     def estimate(self, request: Request) -> Price:
         """Free; the margin is the published one."""
@@ -259,7 +259,7 @@ class Synopsis(Oracle):
         what = f"candidate {index} of {len(scores)}"
         # A score of many totals errs by at most the sum of their margins.
         margin = 2 * float(np.sum(margins) if isinstance(query, Scores) else np.max(margins))
-        told = left_out(asked, plan, self.schema)
+        told = self._left_out(asked, plan)
         return Selection(index, what, margin, confidence, self.rows, self._free(asked), self.proves(asked), told)
 
     def _plan(self, query: Query) -> Plan:
@@ -271,6 +271,11 @@ class Synopsis(Oracle):
         if plan.program.fates:
             raise Unsupported("losses are counted where the raw values are: ask a Curator, not a synopsis.")
         return plan
+
+    def _left_out(self, query: Query, plan: Plan) -> tuple[str, ...]:
+        """What the rows it was made of left out, whose they were first."""
+        whose, limited, limit = self.header.cost.neighbours.partition(" of ")[2].partition(" with ")
+        return ((f"{limit} of {whose} count",) if limited else ()) + left_out(query, plan, self.schema)
 
     def proves(self, query: Query) -> bool:
         """Whether the margin of its answer to this question is proven, not estimated."""
@@ -319,8 +324,9 @@ class Synopsis(Oracle):
         save(self, path)
 
     def __str__(self) -> str:
-        head = self.header
-        return f"{head.about}\n  method: {head.method}\n  accuracy: {head.accuracy}\n  made for: {head.cost}"
+        head, how = self.header, "proven" if self.body.proven else "estimated"
+        accuracy = head.accuracy if how in head.accuracy else f"{head.accuracy} ({how})"
+        return f"{head.about}\n  method: {head.method}\n  accuracy: {accuracy}\n  made for: {head.cost}"
 
 
 @dataclass(frozen=True)

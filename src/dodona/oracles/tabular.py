@@ -58,8 +58,12 @@ class Tabular(ABC):
     def lines(self) -> tuple[Sequence[str], Sequence[Sequence[str]], Sequence[str]]:
         """As people read it: the names of columns, the cells, and what stands below the table."""
 
+    def notes(self) -> Sequence[str]:
+        """What must be known of the numbers: how sure their margins are, whether proven, and what they leave out."""
+        return ()
+
     def to_pandas(self) -> pandas.DataFrame:
-        """A pandas frame; whole numbers with gaps are of its type for those, so that they stay whole."""
+        """A pandas frame, with ``attrs["notes"]``; whole numbers with gaps stay whole, in its own type for those."""
         frame = _library("pandas", "pandas")
         series = {}
         for name, values in self.to_dict().items():
@@ -67,24 +71,31 @@ class Tabular(ABC):
             whole = {type(value) for value in values if value is not None} == {int}
             series[name] = frame.Series(values, dtype="Int64" if whole and gaps else None)
         made: pandas.DataFrame = frame.DataFrame(series)
+        made.attrs["notes"] = list(self.notes())
         return made
 
     def to_polars(self) -> polars.DataFrame:
-        """A Polars frame."""
+        """A Polars frame. It has no place for notes: they are the table's own."""
         made: polars.DataFrame = _library("polars", "polars").DataFrame(self.to_dict(), strict=False)
         return made
 
     def to_arrow(self) -> pyarrow.Table:
-        """An Arrow table."""
-        return _library("pyarrow", "dodona[arrow]").table(self.to_dict())
+        """An Arrow table, with ``notes`` in its schema's metadata."""
+        made = _library("pyarrow", "dodona[arrow]").table(self.to_dict())
+        return made.replace_schema_metadata({"notes": "; ".join(self.notes())}) if self.notes() else made
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
         """For whatever reads Arrow's stream: Polars, DuckDB, pandas."""
         return self.to_arrow().__arrow_c_stream__(requested_schema)
 
     def to_csv(self, place: str | os.PathLike[str] | None = None) -> str:
-        """Its text as CSV (RFC 4180), written to the file ``place`` where one is named."""
+        """Its text as CSV (RFC 4180), written to the file ``place`` where one is named. A last column ``notes`` says in
+        every row what must be known of the numbers.
+        """
         columns, text = self.to_dict(), io.StringIO()
+        if self.notes():
+            rows = len(next(iter(columns.values()), []))
+            columns = {**columns, apart("notes", [*columns]): ["; ".join(self.notes())] * rows}
         writer = csv.writer(text, lineterminator="\r\n")
         writer.writerow(columns)
         writer.writerows(zip(*columns.values(), strict=True))
@@ -179,9 +190,12 @@ class Totals(Tabular):
             else list(map(str, found[name]))
             for name in names
         ]
+        return names, [list(row) for row in zip(*columns, strict=True)], [*self.notes(), f"cost: {self.cost}"]
+
+    def notes(self) -> list[str]:
+        """How sure the margins are, and what they leave out."""
         how = f"± at {self.confidence * 100:.10g} %, {'proven' if self.proven else 'estimated'}"
-        told = [f"noise only: {'; '.join(self.leaves_out)}"] if self.leaves_out else []
-        return names, [list(row) for row in zip(*columns, strict=True)], [how, *told, f"cost: {self.cost}"]
+        return [how, *([f"noise only: {'; '.join(self.leaves_out)}"] if self.leaves_out else [])]
 
 
 class Sample(dict[str, NDArray[Any]], Tabular):

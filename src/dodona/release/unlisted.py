@@ -151,7 +151,7 @@ def keys(
     about = f"{what}{len(listed):,} keys of {asked.column}: {shown}"
     about += f"; {beyond:,} more, rarer ones, are not listed" if beyond else ""
     accuracy = (
-        "margins hold for each key given that it is shown; keys of fewer people are missing, and nobody knows which"
+        "margins are proven for each key given that it is shown; which keys of fewer people are missing, nobody knows"
     )
     notes = {"method": found.cost.mechanism, "each": each}
     if asked.delta:

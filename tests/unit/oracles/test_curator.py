@@ -393,7 +393,7 @@ def test_selection_names_its_mechanism_and_keeps_its_margin(table):
 def test_answers_print_what_a_reader_needs(curator):
     answer = curator.ask("age >= 65 AND smoker", tolerance=0.05)
     text = str(answer)
-    assert "+/- 0.050 (95 %)" in text
+    assert "+/- 0.050 (95 %, proven)" in text
     assert "rho" in text
     assert "left" in text
     assert json.loads(answer.to_json())["cost"]["hash"] == curator.ledger.entries()[0].hash

@@ -23,6 +23,7 @@ from dodona.privacy.budget import Budget
 from dodona.query.plan import compile_query
 from dodona.query.schema import Flag, Integer, Real, Schema
 from dodona.query.statistic import Stack, as_expr, as_query
+from dodona.query.unit import Unit
 from dodona.release._ranges import CIRCLE, TOEPLITZ, Factorisation, Shape, consistent, shape_noise
 from dodona.synopses import load
 from dodona.synopses.boxes import Boxes
@@ -305,3 +306,25 @@ def test_a_plan_says_what_stating_missing_would_gain() -> None:
     assert "missing=" not in best.why
     synopsis = release.conjunctions(seeded_curator(nullable, Budget(epsilon=1), 1), width=2, share=1)
     assert "required = true" in synopsis.header.accuracy
+
+
+# -- what stands beside its numbers ------------------------------------------------------------------------------------
+
+
+def test_what_is_published_of_people_says_how_many_of_their_rows_count_and_whether_it_is_proven() -> None:
+    """As a curator's own answers say it; also after it was saved, and of choices."""
+    rng = np.random.default_rng(5)
+    columns = {"a": rng.random(ROWS) < 0.5, "b": rng.random(ROWS) < 0.2, "who": rng.integers(0, 900, ROWS)}
+    schema, unit = Schema({"a": Flag(missing=False), "b": Flag(missing=False)}), Unit("who", 2)
+    table = Table(columns, schema, name="t", neighbours="add-remove", rows=ROWS, unit=unit)
+    curator = seeded_curator(table, Budget(epsilon=9), 1)
+    synopsis = release.conjunctions(curator, width=1, method="blocks", share="1/2")
+    said = "at most 2 row(s) of one who count"
+    for answer in (synopsis.ask("a"), synopsis.select(["a", "b"]), synopsis.sql("SELECT COUNT(*) FROM t WHERE a")):
+        assert answer.leaves_out[0] == said
+        assert "proven" in str(answer)
+    assert "proven" in str(synopsis)
+    assert "proven" in str(curator.select(["a", "b"], share="1/10"))
+    assert str(curator.ask("a", share="1/10")).count("(95 %, proven)") == 1
+    alone = release.conjunctions(seeded_curator(flags(), Budget(epsilon=9), 1), width=1, method="blocks", share="1/2")
+    assert alone.ask("a").leaves_out == ("a missing a counts as False",)

@@ -49,6 +49,9 @@ def test_frames_hold_the_same() -> None:
         assert other.to_dict(as_series=False) == TABLE.to_dict()
     assert pd.DataFrame(arrow.to_pandas())["n_high"].tolist()[:2] == [128.0, 5.0]
     assert frame.loc[0, "mean_low"] == 2.75
+    assert frame.attrs["notes"] == TABLE.notes()
+    assert arrow.schema.metadata[b"notes"].decode() == "; ".join(TABLE.notes())
+    assert TABLE.notes()[0] == "± at 95 %, proven"
 
 
 def test_files_and_pages_escape_what_labels_hold(tmp_path: Path) -> None:
@@ -56,6 +59,7 @@ def test_files_and_pages_escape_what_labels_hold(tmp_path: Path) -> None:
     assert (tmp_path / "out.csv").read_bytes().decode() == text
     records = list(csv.DictReader(io.StringIO(text)))
     assert [record["g"] for record in records] == ["a|b", "<b>", ""]
+    assert {record["notes"] for record in records} == {"; ".join(TABLE.notes())}
     assert "a\\|b" in TABLE.to_markdown()
     page = TABLE._repr_html_()
     assert "<td>&lt;b&gt;</td>" in page

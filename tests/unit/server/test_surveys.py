@@ -84,6 +84,8 @@ def test_a_report_by_the_python_client_is_counted(house, index):
     found = house.send("GET", f"/v1/surveys/{id}/estimates", None).json()
     assert [q["reports"] for q in found["questions"]] == [int(i == index) for i in range(3)]
     assert len(found["questions"][index]["estimates"]) == [1, 3, 4][index]
+    assert all(question["proven"] for question in found["questions"])
+    assert bool(found["questions"][index]["leaves_out"])
 
 
 def packed(scheme, *fields, version=1, mark=b"dR", group=0):

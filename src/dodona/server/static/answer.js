@@ -48,6 +48,12 @@ function below({ confidence, proven, leaves_out: leftOut, told = [] }, lost = 0)
   ].filter(Boolean);
 }
 
+/** The same in one line, for files. */
+function notes({ confidence, proven, leaves_out: leftOut, told = [] }) {
+  const sure = `± at ${Number((confidence * 100).toPrecision(6))} %, ${proven ? "proven" : "estimated"}`;
+  return [sure, ...told, ...(leftOut.length > 0 ? [`noise only: ${leftOut.join("; ")}`] : [])].join("; ");
+}
+
 /** One number: its sum over rows, and per row where the number of rows is public. */
 function numberOf(text, answer) {
   const totals = [answer.total].flat(Infinity);
@@ -74,7 +80,12 @@ function numberOf(text, answer) {
         h("span", { class: "unit" }, `per row, of ${rows.toLocaleString("en")} rows`),
       ),
     ...below(answer),
-    downloads("answer", { head: ["figure", "value", "margin"], rows: records, data: { question: text, ...answer } }),
+    downloads("answer", {
+      head: ["figure", "value", "margin"],
+      rows: records,
+      data: { question: text, ...answer },
+      notes: notes(answer),
+    }),
   ].filter(Boolean);
 }
 
@@ -111,7 +122,7 @@ function rowsOf(text, sent) {
   const numbers = shape.filter((column) => column.estimate);
   const flat = (record) => record.flatMap((value, i) => (isEstimate(value) ? [value.value, value.margin] : shape[i].estimate ? [value, null] : [value]));
   const head = shape.flatMap((column) => (column.estimate ? [column.name, `${column.name}_margin`] : [column.name]));
-  const result = { head, rows: reply.records.map(flat), data: { sql: text, ...sent } };
+  const result = { head, rows: reply.records.map(flat), data: { sql: text, ...sent }, notes: notes(sent) };
   const lost = reply.records.flat().filter((value) => isEstimate(value) && value.lost).length;
   if (reply.records.length === 1 && keys.length === 0) {
     const figures = numbers.map((column) => {
@@ -188,7 +199,7 @@ function dataTable(text, head, rows, asked, data) {
     "div",
     {},
     table(text, head, rows, new Set([1, 2])),
-    downloads("answer", { head, rows, data: { question: asked, ...data } }),
+    downloads("answer", { head, rows, data: { question: asked, ...data }, notes: notes(data) }),
   );
 }
 

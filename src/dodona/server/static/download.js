@@ -9,8 +9,10 @@ function cell(value) {
   return /[",\r\n]/.test(safe) ? `"${safe.replaceAll('"', '""')}"` : safe;
 }
 
-export function csv(head, rows) {
-  return [head, ...rows].map((row) => row.map(cell).join(",")).join("\r\n") + "\r\n";
+/** `notes`: what must be known of the numbers, a last column that says it in every row; left out where it is empty. */
+export function csv(head, rows, notes = "") {
+  const whole = notes ? [[...head, "notes"], ...rows.map((row) => [...row, notes])] : [head, ...rows];
+  return whole.map((row) => row.map(cell).join(",")).join("\r\n") + "\r\n";
 }
 
 /** Hand a file to the reader. */
@@ -20,13 +22,13 @@ export function save(name, contents, type) {
   setTimeout(() => URL.revokeObjectURL(url), 1000);
 }
 
-/** Two buttons. `result` gives {head, rows, data} when pressed. */
+/** Two buttons. `result` gives {head, rows, data, notes} when pressed. */
 export function downloads(stem, result) {
   const button = (name, write) => h("button", { type: "button", class: "small", on: { click: write } }, name);
   return h(
     "div",
     { class: "downloads" },
-    button("Download CSV", () => save(`${stem}.csv`, csv(result.head, result.rows), "text/csv")),
+    button("Download CSV", () => save(`${stem}.csv`, csv(result.head, result.rows, result.notes), "text/csv")),
     button("Download JSON", () => save(`${stem}.json`, JSON.stringify(result.data, null, 2), "application/json")),
   );
 }

@@ -64,6 +64,14 @@ function resultOf(question) {
       {},
       h("summary", {}, `As a table, from ${counted(question.reports)}`),
       table(question.text, ["Answer", "Share", "Error"], cells, new Set([1, 2])),
+      h(
+        "p",
+        { class: "quiet" },
+        [
+          `Of those who answered. Errors are ${question.proven ? "proven, whatever the answers are" : "estimated"}`,
+          ...question.leaves_out,
+        ].join("; ") + ".",
+      ),
     ),
   );
 }

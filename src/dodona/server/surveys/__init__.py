@@ -141,13 +141,15 @@ class Share(BaseModel):
 
 
 class QuestionEstimates(BaseModel):
-    """What the reports on one question say."""
+    """What the reports on one question say; ``proven`` and ``leaves_out`` as of an answer."""
 
     id: str
     text: str
     kind: str
     reports: int
     estimates: list[Share]
+    proven: bool
+    leaves_out: list[str]
 
 
 class Estimates(BaseModel):
@@ -269,16 +271,20 @@ def estimated(survey: Survey, store: SurveyStore) -> dict[str, Any]:
     for question in survey.questions:
         collector = collectors[question.id]
         told = {"id": question.id, "text": question.text, "kind": question.kind, "reports": collector.reports}
-        shares = _shares(question, Collected(collector, question.schema)) if collector.reports else []
-        questions.append({**told, "estimates": shares})
+        found = _shares(question, Collected(collector, question.schema)) if collector.reports else _NOTHING
+        questions.append({**told, **found})
     total = sum(collector.reports for collector in collectors.values())
     return {"id": survey.id, "title": survey.title, "reports": total, "confidence": CONFIDENCE, "questions": questions}
 
 
-def _shares(question: Question, oracle: Collected) -> list[dict[str, Any]]:
+_NOTHING: dict[str, Any] = {"estimates": [], "proven": True, "leaves_out": []}
+
+
+def _shares(question: Question, oracle: Collected) -> dict[str, Any]:
     answer = oracle.ask(question.query, confidence=CONFIDENCE)
     means, margins = (np.atleast_1d(np.asarray(x)) for x in (answer.mean, np.asarray(answer.margin) / oracle.rows))
-    return [
+    shares = [
         {"label": label, "share": float(mean), "margin": float(margin)}
         for label, mean, margin in zip(question.labels, means, margins, strict=True)
     ]
+    return {"estimates": shares, "proven": answer.proven, "leaves_out": answer.leaves_out}
