@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from fractions import Fraction
+from functools import partial
 from statistics import NormalDist
 from typing import Any
 
@@ -51,9 +52,9 @@ def rows(randomiser: str | None = None) -> Any:
     return make
 
 
-def share_asked(made: Any, truth: Truth, question: Any, confidence: float) -> Told:
+def share_asked(made: Any, truth: Truth, question: Any, confidence: float, share: str = "3/10") -> Told:
     """A third of what the rows may tell, for each of three confidences."""
-    return Told.of(made.ask(question, confidence=confidence, share="3/10"), truth(question), proven=True)
+    return Told.of(made.ask(question, confidence=confidence, share=share), truth(question), proven=True)
 
 
 def free_asked(made: Any, truth: Truth, question: Any, confidence: float) -> Told:
@@ -207,7 +208,7 @@ LOCAL: tuple[Covered, ...] = (
         ("oracle:Shuffled",),
         people,
         crowd,
-        share_asked,
+        partial(share_asked, share="3/20"),
         (Asked((BY_COLOUR, FLAG)),),
         quick=World(rows=1500, epsilon=4.0),
         runs=25,
