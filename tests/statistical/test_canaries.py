@@ -109,8 +109,8 @@ class ThirdOfTheReach(WatchedCurator):
 class SplitWrongly(WatchedCurator):
     """Charges the first question only: the rest of the split is given away."""
 
-    def _charged(self, request, plan, cost, mechanism, compute, restore):
-        return super()._charged(request, plan, FREE if self.seen else cost, mechanism, compute, restore)
+    def _charged(self, request, work, restore):
+        return super()._charged(request, replace(work, cost=FREE) if self.seen else work, restore)
 
 
 class SeedReused(WatchedCurator):

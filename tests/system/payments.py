@@ -16,6 +16,7 @@ import uuid
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from contextlib import closing, suppress
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -224,15 +225,15 @@ class Told(dd.Curator):
 
     world: World
 
-    def _charged(self, request: Any, plan: Any, cost: Any, mechanism: str, compute: Any, restore: Any) -> Any:
+    def _charged(self, request: Any, work: Any, restore: Any) -> Any:
         world, drawn = self.world, []
 
         def watched(bill: Any) -> Any:
             world.computing()
-            drawn.append(cost)
-            return compute(bill)
+            drawn.append(work.cost)
+            return work.compute(bill)
 
-        result = super()._charged(request, plan, cost, mechanism, watched, restore)
+        result = super()._charged(request, replace(work, compute=watched), restore)
         world.handed += drawn
         return result
 
@@ -381,6 +382,8 @@ class DatasetWorld(World):
         key = "main" if "shared" in operation else self.fresh()
         if operation == "ask a join":
             curator.sql(f"SELECT SUM(rooms) FROM {_JOINED}", share=share, request_id=key)
+        elif operation == "ask of people" and number:  # which a clip does too
+            curator.sql("SELECT SUM(cost) FROM visits OPTIONS (clip = 3)", share=share, request_id=key)
         elif operation == "ask of people":
             curator.persons(_INNER).ask("cost", share=share, request_id=key)
         elif operation == "ask under bounds":

@@ -2,6 +2,7 @@
 
 import json
 import sys
+from dataclasses import replace
 from fractions import Fraction as F  # noqa: N817 - fractions are written all over
 
 import numpy as np
@@ -155,16 +156,18 @@ class OneGroup(WatchedCurator):
 class HalfCharged(WatchedCurator):
     """Charges half."""
 
-    def _charged(self, request, scope, cost, *rest):
-        return super()._charged(request, scope, type(cost)(cost.epsilon / 2, cost.rho / 2), *rest)
+    def _charged(self, request, work, restore):
+        half = type(work.cost)(work.cost.epsilon / 2, work.cost.rho / 2)
+        return super()._charged(request, replace(work, cost=half), restore)
 
 
 class ChargedByRows(WatchedCurator):
     """The charge depends on the data (HOSTILE A15)."""
 
-    def _charged(self, request, scope, cost, *rest):
+    def _charged(self, request, work, restore):
         total = int(self._table.engine.totals(self._plans.of(request.query, level=False).program)[0])
-        return super()._charged(request, scope, cost if total else type(cost)(cost.epsilon / 2, cost.rho), *rest)
+        half = type(work.cost)(work.cost.epsilon / 2, work.cost.rho)
+        return super()._charged(request, work if total else replace(work, cost=half), restore)
 
 
 class Unclipped(WatchedCurator):
