@@ -11,6 +11,9 @@ from dodona.release.halfspaces import halfspace_nets as halfspace_nets
 from dodona.release.halfspaces import halfspaces as halfspaces
 from dodona.release.halfspaces import plan_halfspace_nets as plan_halfspace_nets
 from dodona.release.halfspaces import plan_halfspaces as plan_halfspaces
+from dodona.release.heavy_hitters import TextCode as TextCode
+from dodona.release.heavy_hitters import heavy_hitters as heavy_hitters
+from dodona.release.heavy_hitters import plan_heavy_hitters as plan_heavy_hitters
 from dodona.release.intervals import cdf as cdf
 from dodona.release.intervals import histogram as histogram
 from dodona.release.intervals import intervals as intervals

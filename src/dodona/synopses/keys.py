@@ -7,6 +7,7 @@ listed nothing is known, not even whether there are any.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -40,7 +41,7 @@ class Keys(Body):
     schema: Schema
     column: str
     listed: tuple[Label, ...]
-    noisy: NDArray[np.int64]
+    noisy: NDArray[Any]
     threshold: Shown | None
 
     def arrays(self) -> Arrays:
@@ -137,6 +138,45 @@ class Keys(Body):
     def _beyond(self) -> dict[str, Vector]:
         values = np.array([self._other], dtype=object if self._texts else np.int64)
         return as_points(self._wider, {self.column: values})[0]
+
+
+LADDER = (0.5, 0.8, 0.9, 0.95, 0.99, 0.999, 0.999_99)
+"""Confidences at which margins of frequent values are told; in between, that of the next."""
+
+
+@dataclass(frozen=True, eq=False)
+class Hitters(Keys):
+    """Frequent values, and counts as the oracle estimated them. ``ladder``: the margin of each, at each of ``LADDER``.
+
+    A margin holds for all cells that were counted together, so it holds of those that were chosen.
+    """
+
+    kind: ClassVar[str] = "Hitters"
+    ladder: Floats
+
+    def arrays(self) -> Arrays:
+        """The counts, and their margins."""
+        return {"noisy": self.noisy, "ladder": self.ladder.ravel()}
+
+    def settings(self) -> dict[str, Any]:
+        """The values."""
+        return {"column": self.column, "keys": list(self.listed)}
+
+    @classmethod
+    def restore(cls, schema: Schema, settings: Mapping[str, Any], arrays: Arrays) -> Hitters:
+        """The inverse of ``arrays`` and ``settings``."""
+        noisy, ladder = (np.asarray(arrays[name], dtype=np.float64) for name in ("noisy", "ladder"))
+        listed = tuple(settings["keys"])
+        if noisy.shape != (len(listed),) or ladder.shape != (len(LADDER) * len(listed),):
+            raise BadTable("the synopsis is damaged: its counts do not match its values.")
+        return cls(schema, settings["column"], listed, noisy, None, ladder.reshape(len(LADDER), len(listed)))
+
+    def counts(self, confidence: float) -> tuple[Floats, Floats]:
+        """(counts, margins) of each value."""
+        rung = bisect_left(LADDER, confidence)
+        if rung == len(LADDER):
+            raise Unsupported(f"margins here are told up to confidence {LADDER[-1]}. Got {confidence}.")
+        return self.noisy, self.ladder[rung]
 
 
 def _adds(piece: Piece, cells: int) -> bool:
