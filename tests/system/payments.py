@@ -31,7 +31,7 @@ from dodona.local import Client, invitation
 from dodona.mechanisms import SecureBits
 from dodona.oracles.noise import Plans
 from dodona.privacy.ledger.store import entries
-from dodona.query.statistic import as_query
+from dodona.query.statistic import Partition, Value, as_expr, as_query, bucket
 
 BEFALLS = (
     "nothing",
@@ -480,6 +480,9 @@ _INVITED = {
 }
 
 
+_MANY = invitation(Partition(bucket("x", [i / 8 for i in range(9)]), Value(as_expr("1"))), _SCHEMA, Fraction(3, 10))
+
+
 class _Dying(SecureBits):
     """Randomness that ends the process where the world says so: after the charge, before the report."""
 
@@ -495,7 +498,14 @@ class _Dying(SecureBits):
 class ClientWorld(World):
     """Clients of one person: by whatever copies, texts and forks, all reports together cost at most 1."""
 
-    operations = ("report", "report with all", "report little", "report by a saved one", "report by a pickle")
+    operations = (
+        "report",
+        "report with all",
+        "report little",
+        "report by a saved one",
+        "report by a pickle",
+        "report for good",
+    )
 
     def opened(self, number: int) -> Client:  # noqa: ARG002 - all handles are alike
         new = not self.place.exists()
@@ -512,11 +522,18 @@ class ClientWorld(World):
         elif "pickle" in operation:
             client = pickle.loads(pickle.dumps(client))
         amount = Fraction(1) if "all" in operation else Fraction(1, 10) if "little" in operation else Fraction(2, 5)
+        if operation == "report for good":
+            amount = Fraction(3, 10)
+            self.handed.append((amount, client.report(_MANY, {"x": 1}, permanent="2026")))
+            return
         client.report(_INVITED[amount], {"x": 1})
         self.handed.append(amount)
 
     def kept(self) -> bool:
-        return bool(sum(self.handed) <= 1)
+        """Of permanent reports each different one is paid for; with some two hundred to draw from, few are alike."""
+        permanent = {handed for handed in self.handed if isinstance(handed, tuple)}
+        others = sum(handed for handed in self.handed if not isinstance(handed, tuple))
+        return bool(others + sum(amount for amount, _ in permanent) <= 1)
 
 
 def scratch(folder: Path) -> Path:

@@ -9,15 +9,21 @@ remainder. So an account has a place:
 - **this process's memory** (``MemoryAccount``), for simulations: it ends with the process, and nothing that would make
   a second one of it is allowed (copy, pickle, fork).
 
+A **permanent report** (``once``) is charged when it is made and kept with its charge: whoever asks for it again, by
+whatever handle, fork or process, has the same bytes, which tell nothing that was not paid for. One whose process ended
+between the charge and the keeping has not left; the next one is charged anew.
+
 What a file cannot notice: that it and the record beside it (``.lock``) were both put back to an older copy, or carried
 together to the same place on another machine.
 """
 
 from __future__ import annotations
 
+import itertools
 import os
 import secrets
 import threading
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn, Protocol
 
@@ -30,6 +36,7 @@ if TYPE_CHECKING:
 
 Place = str | os.PathLike[str]
 WHOSE = "this person's budget"
+_PERMANENT = "this device, for good"
 
 
 class Account(Protocol):
@@ -45,6 +52,9 @@ class Account(Protocol):
     def charge(self, units: int, what: str) -> None:
         """Take ``units`` off, for good, or raise ``BudgetSpent`` with nothing taken. ``what``: what is reported on."""
 
+    def once(self, units: int, what: str, name: str, make: Callable[[], bytes]) -> bytes:
+        """The report of this ``name``: charged and made the first time, the same bytes from then on."""
+
 
 class MemoryAccount:
     """Of this process alone; gone with it."""
@@ -52,6 +62,7 @@ class MemoryAccount:
     def __init__(self, budget: Budget) -> None:
         self._budget = budget
         self._spent = 0
+        self._permanent: dict[str, bytes] = {}
         self._turn = threading.Lock()
         self._forks = _Process.forks
 
@@ -63,15 +74,28 @@ class MemoryAccount:
         return self._budget.capacity - self._spent
 
     def charge(self, units: int, what: str) -> None:  # noqa: ARG002 - what is for accounts that keep a list
+        with self._alone():
+            self._take(units)
+
+    def once(self, units: int, what: str, name: str, make: Callable[[], bytes]) -> bytes:  # noqa: ARG002 - as above
+        with self._alone():
+            if name not in self._permanent:
+                self._take(units)
+                self._permanent[name] = make()
+            return self._permanent[name]
+
+    def _alone(self) -> threading.Lock:
         if self._forks != _Process.forks:  # before the lock, which another thread may have held at the fork
             raise Unsupported(
                 "a client's account in memory belongs to the process that made it, and this one was forked from it. "
                 'Make the client here, or keep its account in a file: Client(total, account="me.account", create=True).'
             )
-        with self._turn:
-            if units > self.left():
-                raise too_much(self._budget, units, self.left(), WHOSE)
-            self._spent += units
+        return self._turn
+
+    def _take(self, units: int) -> None:
+        if units > self.left():
+            raise too_much(self._budget, units, self.left(), WHOSE)
+        self._spent += units
 
     def __reduce_ex__(self, protocol: object) -> NoReturn:
         raise Unsupported(
@@ -126,6 +150,17 @@ class FileAccount:
     def charge(self, units: int, what: str) -> None:
         # A fresh name for every report: a repeated one would find the earlier charge and pay for nothing new.
         self._ledger.charge(amount=units, analyst="this device", request_id=secrets.token_hex(16), what=what)
+
+    def once(self, units: int, what: str, name: str, make: Callable[[], bytes]) -> bytes:
+        for attempt in itertools.count(1):
+            paid = self._ledger.charge(amount=units, analyst=_PERMANENT, request_id=f"{name} {attempt}", what=what)
+            if paid.answer is not None:
+                return bytes.fromhex(paid.answer)
+            if not paid.lost:  # one that was charged and never kept may be on its way: another is another charge
+                break
+        made = make()
+        self._ledger.store_answer(paid.entry.seq, made.hex())
+        return made
 
 
 def _look(place: Place) -> tuple[Path, bool]:

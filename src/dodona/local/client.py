@@ -9,6 +9,7 @@ Definition 5.3). The cost is taken off, durably, before anything is computed.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
 import struct
@@ -105,10 +106,22 @@ class Client:
         """What may still be spent."""
         return float(self._account.budget.amount(self._account.left()))
 
-    def report(self, invitation: str, answers: Mapping[str, Any]) -> bytes:
-        """A report on one's own answers; the cost is taken off first, whatever happens after."""
+    def report(self, invitation: str, answers: Mapping[str, Any], *, permanent: str | None = None) -> bytes:
+        """A report on one's own answers; the cost is taken off first, whatever happens after.
+
+        ``permanent``: the name of a period, such as "2026". The report is then drawn and charged once for this
+        invitation and name; from then on it is the very same bytes, whatever the answers are by now, and costs nothing:
+        it tells of the answers at the time it was drawn. A new name is a new report, and a new charge.
+        """
         scheme, schema = _read(invitation)
-        self._account.charge(self._account.budget.units(scheme.cost()), scheme.fingerprint)
+        units = self._account.budget.units(scheme.cost())
+        if permanent is not None:
+            name = _named(scheme, permanent)
+            return self._account.once(units, scheme.fingerprint, name, lambda: self._drawn(scheme, schema, answers))
+        self._account.charge(units, scheme.fingerprint)
+        return self._drawn(scheme, schema, answers)
+
+    def _drawn(self, scheme: Scheme, schema: Schema, answers: Mapping[str, Any]) -> bytes:
         held = holdings_of(scheme.program, in_steps(answers, schema))
         ((group, fields),) = [(g, reports) for g, reports in scheme.respond(held, self._bits) if len(reports)]
         return packed(scheme, group, fields[0].tolist())
@@ -142,6 +155,15 @@ class Client:
             f"a client whose account is in memory must not be {done}: each copy would spend the same remainder. Keep "
             'the account in a file: Client(total, account="me.account", create=True).'
         )
+
+
+def _named(scheme: Scheme, permanent: str) -> str:
+    """What a permanent report is kept under."""
+    if not isinstance(permanent, str) or not 1 <= len(permanent) <= 200:
+        raise BadEffort(
+            f"permanent must be the name of a period, such as '2026', of 1 to 200 letters. Got {permanent!r}."
+        )
+    return hashlib.sha256(json.dumps([scheme.fingerprint, permanent]).encode()).hexdigest()
 
 
 def _account(total: Number | None, place: Place | None, create: bool) -> Account:

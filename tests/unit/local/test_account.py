@@ -26,10 +26,12 @@ from dodona.local import Client, Collector, invitation
 from dodona.local.account import FileAccount
 from dodona.privacy.budget import UNITS, Budget
 from dodona.privacy.ledger.sqlite import SqliteLedger
-from dodona.query.statistic import Value, as_expr
-from dodona.testing.oracles import SCHEMA
+from dodona.query.statistic import Partition, Value, as_expr, bucket
+from dodona.testing.oracles import SCHEMA, SeededBits
 
 TEXT = invitation(Value(as_expr("smoker")), SCHEMA, 0.4)  # of a total of 1, two fit
+MANY = invitation(Partition(bucket("income", [0, *range(2, 500, 2), 500]), Value(as_expr("1"))), SCHEMA, 0.4)
+STRONG = invitation(Value(as_expr("smoker")), SCHEMA, 1)
 ME = {"smoker": True}
 
 
@@ -129,6 +131,91 @@ def test_processes_that_know_only_the_place_spend_one_account(place):
         for _ in range(3)
     ]
     assert sum(int(process.communicate(timeout=60)[0]) for process in started) == 2
+
+
+def ended(*_):
+    raise KeyboardInterrupt
+
+
+def permanent(client, name="2026", me=True):
+    return client.report(MANY, {"income": 400.0 if me else 3.0}, permanent=name)
+
+
+def test_a_permanent_report_is_the_same_for_good_and_charged_once(place):
+    """By every handle, fork, pickle and later answer; of some hundred reports there could be, two alike are no luck."""
+    for client in (Client(1), Client(1, account=place, create=True)):
+        first = permanent(client)
+        again = [permanent(client, me=turn % 2 == 0) for turn in range(20)]
+        assert set(again) == {first}
+        assert client.left == pytest.approx(0.6)
+    others = [Client(account=place), pickle.loads(pickle.dumps(client)), Client.load(client.save())]
+    assert {permanent(other) for other in others} == {first}
+    assert in_a_fork(lambda: int(permanent(client, me=False) == first)) == 1
+    assert Client(account=place).left == pytest.approx(0.6)
+    assert Collector(MANY).add(first)
+
+
+def test_a_new_period_is_a_new_report_and_a_new_charge(place):
+    client = Client(1, account=place, create=True)
+    made = {permanent(client, name) for name in ("2026", "2027") for _ in range(3)}
+    assert len(made) == 2
+    assert client.left == pytest.approx(0.2)
+    with pytest.raises(BudgetSpent):
+        permanent(client, "2028")
+    assert permanent(client, "2027") in made  # what was paid for stays
+    assert permanent(Client(account=place)) in made
+
+
+def test_permanent_and_other_reports_spend_one_account(place):
+    client = Client(1, account=place, create=True)
+    permanent(client)
+    assert reports(client) == 1
+    permanent(client)
+    for wrong in ("", "x" * 300, 5):
+        with pytest.raises(BadEffort, match="name of a period"):
+            permanent(client, wrong)
+
+
+def test_a_permanent_report_that_was_never_kept_is_charged_anew(place, monkeypatch):
+    """The process ended between charge and keeping: what it drew may have been seen, so another one is paid for."""
+    client = Client(1, account=place, create=True)
+    with monkeypatch.context() as patch:
+        patch.setattr(type(client._account._ledger), "store_answer", ended)
+        with pytest.raises(KeyboardInterrupt):
+            permanent(client)
+    assert client.left == pytest.approx(0.6)
+    kept = permanent(client)
+    assert client.left == pytest.approx(0.2)
+    assert permanent(Client(account=place)) == kept
+    assert client.left == pytest.approx(0.2)
+
+
+def test_threads_share_one_permanent_report():
+    client, made = Client(1), []
+    threads = [threading.Thread(target=lambda: made.append(permanent(client))) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(set(made)) == 1
+    assert client.left == pytest.approx(0.6)
+
+
+def test_means_over_time_count_the_same_reports_in_each_period():
+    """Two periods of one name: the second collector says what the first did, for nothing; a new name tells more."""
+    n = 400
+    people = [Client(2, bits=SeededBits(seed)) for seed in range(n)]
+    told = []
+    for period, name in (("spring", "a"), ("summer", "a"), ("autumn", "b")):
+        collector = Collector(STRONG)
+        for number, client in enumerate(people):
+            smokes = number % 4 == 0 or (period != "spring" and number % 4 == 1)
+            assert collector.add(client.report(STRONG, {"smoker": smokes}, permanent=name))
+        told.append(float(collector.collected().mean))
+    assert told[0] == told[1]  # the same reports: nothing new is told, nothing is averaged away
+    assert abs(told[0] - 0.25) < 0.2
+    assert told[2] - told[0] == pytest.approx(0.25, abs=0.2)
+    assert all(client.left == pytest.approx(0) for client in people)
 
 
 def test_a_charge_is_in_the_file_before_anything_is_computed(place, monkeypatch):
