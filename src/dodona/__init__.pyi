@@ -14,6 +14,7 @@ from dodona.oracles.answer import Answer as Answer
 from dodona.oracles.answer import Price as Price
 from dodona.oracles.answer import Selection as Selection
 from dodona.oracles.collected import Collected as Collected
+from dodona.oracles.collected import Shuffled as Shuffled
 from dodona.oracles.curator import Curator as Curator
 from dodona.oracles.dataset import Contributions as Contributions
 from dodona.oracles.dataset import Dataset as Dataset
@@ -22,7 +23,6 @@ from dodona.oracles.local import Local as Local
 from dodona.oracles.oracle import Oracle as Oracle
 from dodona.oracles.remote import connect as connect
 from dodona.oracles.rows import Rows as Rows
-from dodona.oracles.shuffled import Shuffled as Shuffled
 from dodona.oracles.synopsis import Synopsis as Synopsis
 from dodona.privacy import Budget as Budget
 from dodona.privacy import Cost as Cost

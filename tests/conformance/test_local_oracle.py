@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from dodona.engines.table import Table
+from dodona.oracles.collected import Shuffled
 from dodona.oracles.exact import Exact
 from dodona.oracles.local import Local
-from dodona.oracles.shuffled import Shuffled
 from dodona.testing.oracles import SCHEMA, SeededBits, check_oracle, conformance_table, questions
 
 

@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 import dodona as dd
 from dodona.cli import app
 from dodona.errors import Refused
-from dodona.oracles.shuffled import side_by_side
+from dodona.oracles.collected import side_by_side
 from tests.support.servers import write_survey
 
 

@@ -68,7 +68,7 @@ def question(
 ) -> None:
     """One question of your table by each who could be trusted, at one promise; reads no row but to count them."""
     from dodona.config import Config
-    from dodona.oracles.shuffled import side_by_side
+    from dodona.oracles.collected import side_by_side
 
     for outlook in side_by_side(Config.read(survey).open_table(), text, epsilon, delta):
         _show(outlook.method, [replace(outlook, method="")])

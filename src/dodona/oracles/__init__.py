@@ -5,8 +5,8 @@ An oracle answers statistical queries (``oracle.py`` is the contract), and which
 - ``exact``: the holder of the rows, for their own eyes: no noise;
 - ``curator``: one curator holds the rows, charges a ledger, and adds noise;
 - ``local``: nobody: each row randomises itself;
-- ``shuffled``: nobody with a row, one party with whose it is: reports are forwarded in no order;
-- ``collected``: nobody: reports that real people's devices sent;
+- ``collected``: nobody: reports that real people's devices sent; or nobody with a row and one party with whose it is,
+  where a shuffler forwards the reports (``Shuffled``);
 - ``remote``: a server's curator, over HTTP;
 - ``synopsis``: nobody any more: what is published answers for ever.
 

@@ -16,9 +16,8 @@ from dodona.local.collector import Collector
 from dodona.local.holdings import Holdings
 from dodona.local.scheme import scheme_for
 from dodona.mechanisms.response import RandomizedResponse
-from dodona.oracles.collected import Collected
+from dodona.oracles.collected import Collected, Shuffled
 from dodona.oracles.local import Local
-from dodona.oracles.shuffled import Shuffled
 from dodona.query.statistic import Features, Partition, Products, Query, Stack, as_expr, as_query, bucket
 from dodona.testing.margins import Asked, Covered, Told, Truth, World
 from dodona.testing.oracles import SeededBits
