@@ -288,6 +288,29 @@ def test_what_is_refused_names_what_to_write_instead(asker: questions.Asker, one
     assert asker.ask(one.on, one.instead) is not None
 
 
+LEARNED = (
+    "learn.KMeans(3, share=S).fit(people.select_columns('born', 'seen'))",
+    "learn.PCA(1, share=S).fit(people.select_columns('born', 'seen', 'age'))",
+    "learn.StandardScaler(share=S).fit(people.select_columns('born', 'seen'))",
+    "learn.Ridge(share=S).fit(people.select_columns('born', 'seen', 'region', 'income'), 'income')",
+    "learn.LogisticRegression(share=S).fit(people.select_columns('born', 'region', 'seen', 'smoker'), 'smoker')",
+    "learn.GaussianNB(share=S).fit(people.select_columns('born', 'seen', 'region'), 'region')",
+    "learn.ID3(share=S).fit(people.select_columns('born', 'region', 'seen', 'smoker'), 'smoker')",
+    "learn.Perceptron(share=S).fit(people.select_columns('born', 'seen', 'smoker'), 'smoker')",
+    "learn.AgnosticLearner(share=S).fit(people.select_columns('born', 'region', 'smoker'), 'smoker')",
+    "release.conjunctions(people, columns=['region', 'born', 'smoker'], edges=4, width=2, share=S)",
+    "release.intervals(people, 'seen', bits=12, share=S).median()",
+    "release.boxes(people, {'born': 4, 'seen': 4}, bits=5, share=S)",
+    "release.halfspaces(people, columns=['born', 'seen'], share=S)",
+    "release.bounds(people, 'born', share=S)",
+)
+
+
+@pytest.mark.parametrize("text", LEARNED)
+def test_learners_and_releases_take_dates_times_and_cleaned_categories(asker: questions.Asker, text: str) -> None:
+    assert asker.ask("people", text) is not None
+
+
 def test_nine_in_ten_of_them_are_answered_and_docs_say_so() -> None:
     answered, others = len(list(questions.asked())), len(list(questions.refused()))
     assert answered + others >= 165

@@ -101,6 +101,9 @@ EXPRESSIONS = [
     call("and", call("like", T, "%a%"), call("not", call("like", U, "%b%"))),
     *(call(op, THIRDS, *digits) for op in ("round", "trunc") for digits in ((), (1,), (2,), (-1,))),
     call("sign", THIRDS),
+    *(call("like", call("replace", x, "s", new), "O_lo") for x in (CITY, PLAIN) for new in ("*", "")),
+    *(call("length", call("replace", PLAIN, old, "xyz")) for old in ("", "a", "Plain")),
+    *(call("length", call("as_text", call(op, THIRDS))) for op in ("floor", "ceil")),
     *(call("as_real", call("eq", V, "?")), call("as_flag", THIRDS), call("as_text", CITY)),
 ]
 EXPRESSIONS[-1] = call("eq", EXPRESSIONS[-1], "Ås")

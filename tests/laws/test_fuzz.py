@@ -30,7 +30,17 @@ from dodona.query.text import parse
 
 FEW = 100_000
 SCHEMA = dd.Schema(
-    {"x": dd.Real(-10, 100), "n": dd.Integer(0, 9), "g": dd.Category("a", "b'"), "f": dd.Flag(), "a b": dd.Real(0, 1)}
+    {
+        "x": dd.Real(-10, 100),
+        "n": dd.Integer(0, 9),
+        "g": dd.Category("a", "b'"),
+        "f": dd.Flag(),
+        "a b": dd.Real(0, 1),
+        "t": dd.Text(max_length=20),
+        "c": dd.Category("Oslo", "Ås", fold="case", trim=True, aliases={"Oslo": ["kristiania"]}, other=True),
+        "d": dd.Date("2020-01-01", "2020-12-31"),
+        "s": dd.Timestamp("2020-01-01", "2020-01-05", step="minute"),
+    }
 )
 WORDS = (
     *("x", "n", "g", "f", '"a b"', "'a'", "'b'''", "1", "0", "2.5", "1e9", "1e-300", "1e308", "NULL", "TRUE", "FALSE"),
@@ -93,12 +103,28 @@ ODD = (
 )
 
 
+SPELLED = (
+    *("UPPER(c)", "REPLACE(c, 'o', {0})", "REPLACE(t, {0}, {1})", "SUBSTR({0}, 2, 3)", "t LIKE 'a%'", "LENGTH({0})"),
+    *("CONCAT_WS('-', c, {0}, g)", "CONCAT({0}, {1})", "t || c", "TRIM({0})", "LEFT(c, {0})", "CAST({0} AS VARCHAR)"),
+    *("INSTR({0}, 'a') > 0", "POSITION({0} IN t) >= {1}", "REGEXP_LIKE(t, '^a')", "REGEXP_MATCHES({0}, {1})"),
+    *("DECODE({0}, 'a', {1}, 2, 3, {2})", "DECODE(g)", "WIDTH_BUCKET({0}, 0, 9, 3)", "WIDTH_BUCKET(x, {0}, {1}, {2})"),
+    *("YEAR({0})", "MONTHNAME({0})", "DAYNAME(d)", "LAST_DAY({0})", "ADD_MONTHS({0}, 3)", "DATEADD(month, {0}, d)"),
+    *("DATE_TRUNC({0}, MONTH)", "DATE_TRUNC('month', {0})", "DATE_DIFF({0}, {1}, DAY)", "TIMESTAMPDIFF(DAY, d, {0})"),
+    *("TO_CHAR({0}, 'YYYY-MM')", "STRFTIME(d, '%Y-%m')", "FORMAT_DATE({0}, d)", "d + INTERVAL '3' MONTH", "{0} + 7"),
+    *("d < '2020-05-05'", "s BETWEEN {0} AND {1}", "CAST(s AS DATE)", "ROUND({0}, -2)", "FLOOR({0} / 7) * 7"),
+    *("MONTHNAME(MONTHNAME({0}))", "NVL2({0}, {1}, {2})", "NULLIF({0}, {1})", "{0} DIV {1}", "TO_CHAR({0})"),
+)
+"""Texts, dates, cleaned columns, and other databases' spellings, sound and not."""
+
+
 def grammar(chance: random.Random, depth: int) -> str:
     """A row expression that mostly makes sense."""
     if depth <= 0 or chance.random() < 0.2:
-        return chance.choice(WORDS[:16])
+        return chance.choice((*WORDS[:16], "t", "c", "d", "s"))
     inner = lambda: grammar(chance, depth - 1)  # noqa: E731
-    kind = chance.randrange(9)
+    kind = chance.randrange(11)
+    if kind > 8:
+        return chance.choice(SPELLED).format(inner(), inner(), inner())
     if kind < 3:
         return f"({inner()} {chance.choice(WORDS[16:28])} {inner()})"
     if kind == 3:
@@ -188,6 +214,71 @@ def test_expressions_leave_no_memory_behind() -> None:
     after = tracemalloc.get_traced_memory()[0]
     tracemalloc.stop()
     assert after < before + 20e6
+
+
+ITEMS = (
+    *(
+        "COUNT(*)",
+        "COUNT(DISTINCT {0})",
+        "COUNT(DISTINCT c, {0})",
+        "SUM({0})",
+        "AVG({0}) FILTER (WHERE {1})",
+        "CORR({0}, n)",
+    ),
+    *(
+        "MEDIAN({0})",
+        "MEDIAN(x) FILTER (WHERE {0})",
+        "QUANTILE({0}, 0.9)",
+        "APPROX_PERCENTILE({0}, {1})",
+        "PERCENTILE(x)",
+    ),
+    *("REGR_SLOPE({0}, {1})", "REGR_INTERCEPT(x, n)", "REGR_COUNT({0}, x)", "REGR_AVGX(REGR_AVGY(x, n), n)"),
+    *("APPROX_COUNT_DISTINCT({0})", "LAG(COUNT(*)) OVER (ORDER BY {0})", "LEAD({0}, 2) OVER (ORDER BY g)", "{0}"),
+    *(
+        "(SELECT COUNT(*) FROM t)",
+        "1.0 * COUNT(*) / (SELECT SUM({0}) FROM t)",
+        "GROUPING({0})",
+        "RANK() OVER (ORDER BY {0})",
+    ),
+)
+TAILS = (
+    *(
+        "GROUP BY g",
+        "GROUP BY {0}",
+        "GROUP BY ROLLUP (g, {0})",
+        "GROUP BY GROUPING SETS ((n), ({0}), ())",
+        "GROUP BY ALL",
+    ),
+    *(
+        "GROUP BY CUBE (d, n, g)",
+        "QUALIFY RANK() OVER (ORDER BY COUNT(*)) < 3",
+        "GROUP BY g HAVING {0} QUALIFY {1}",
+        "",
+    ),
+    *(
+        "UNION ALL SELECT MEDIAN({0}) FROM t",
+        "UNION ALL SELECT COUNT(*), g FROM t GROUP BY g",
+        "GROUP BY g ORDER BY {0}",
+    ),
+)
+
+
+def test_finished_selects() -> None:
+    """Of many kinds that say something, so that all of the reader is reached."""
+    chance, read = random.Random(11), 0
+    for seed in range(6000):
+        drawn = [grammar(chance, 1 + chance.randrange(2)) for _ in range(6)]
+        items = ", ".join(chance.choice(ITEMS).format(*drawn[i:]) for i in range(1 + chance.randrange(3)))
+        where = chance.choice(["", "", f" WHERE {drawn[3]}"])
+        source = chance.choice(
+            ["t", "public.t", "t AS a", "t, u WHERE t.n = u.n", "(SELECT g, COUNT(*) AS n FROM t GROUP BY g)"]
+        )
+        text = f"SELECT {items} FROM {source}{where} {chance.choice(TAILS).format(*drawn[4:])}"
+        select = _timed(f"{text!r}", seed, lambda text=text: parse_select(text, SCHEMA, "t"))
+        if select is not None:
+            read += 1
+            _timed(f"{text!r}", seed, lambda select=select: (select.finished, select.query.to_json()))
+    assert read > 150
 
 
 def test_selects() -> None:

@@ -9,9 +9,12 @@ export const FUNCTIONS = [
   ["CORR(x, y)", "correlation; COVAR_SAMP, COVAR_POP"],
   ["COUNT_IF(c)", "rows where a condition holds; also COUNT(*) FILTER (WHERE c)"],
   ["MEDIAN(x)", "the middle value; QUANTILE(x, 0.9)"],
+  ["REGR_SLOPE(y, x)", "slope of the line through the rows; REGR_INTERCEPT"],
+  ["COUNT(DISTINCT x)", "different values"],
   ["ROUND(AVG(x), 2)", "a finished number, rounded"],
   ["RANK() OVER (ORDER BY COUNT(*) DESC)", "place among the groups"],
   ["SUM(COUNT(*)) OVER ()", "the total, beside each group"],
+  ["LAG(COUNT(*)) OVER (ORDER BY k)", "the number of the group before; so LEAD"],
   ["BUCKET(x, a, b, c)", "which of [a, b) [b, c]; for GROUP BY"],
   ["ABS(x)", "size without sign"],
   ["FLOOR(x)", "largest whole number not above"],
@@ -35,13 +38,16 @@ export const FUNCTIONS = [
   ["SUBSTR(t, from, n)", "part of a text; so LEFT, RIGHT"],
   ["CONCAT(t, u)", "texts joined; also t || u"],
   ["STARTS_WITH(t, 'x')", "so ENDS_WITH, CONTAINS"],
+  ["REPLACE(t, 'a', 'b')", "of listed texts"],
   ["YEAR(d)", "year of a date or time; so QUARTER, MONTH, WEEK, DAY, WEEKDAY, HOUR, MINUTE"],
   ["DATE_TRUNC('month', d)", "first day of its month; for GROUP BY"],
   ["DATEDIFF('day', d, e)", "days from d to e"],
+  ["TO_CHAR(d, 'YYYY-MM')", "year and month as a text; so MONTHNAME, DAYNAME"],
+  ["LAST_DAY(d)", "last day of its month"],
 ];
 
 export const WORDS =
-  "SELECT FROM WHERE GROUP BY HAVING ORDER LIMIT OFFSET ASC DESC NULLS FIRST LAST WITH UNION ALL OVER PARTITION FILTER ROLLUP CUBE AND OR NOT IN BETWEEN CASE WHEN THEN ELSE END IS NULL LIKE AS TRUE FALSE DATE INTERVAL".split(" ");
+  "SELECT FROM WHERE GROUP BY HAVING ORDER LIMIT OFFSET ASC DESC NULLS FIRST LAST WITH UNION ALL OVER PARTITION FILTER ROLLUP CUBE QUALIFY AND OR NOT IN BETWEEN CASE WHEN THEN ELSE END IS NULL LIKE AS TRUE FALSE DATE INTERVAL".split(" ");
 
 const PLAIN = /^[a-z_][a-z0-9_]*$/i;
 
