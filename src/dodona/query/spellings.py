@@ -29,12 +29,27 @@ _FOUND: dict[tuple[str, float], bool] = {
 }  # fmt: skip
 
 
+def nodes_of(tree: Tree) -> list[Tree]:
+    """A tree and all that is below it, level by level; the parser's own walk takes three times as long."""
+    found = [tree]
+    for node in found:
+        for value in node.args.values():
+            if type(value) is list:
+                found += [part for part in value if hasattr(part, "args")]
+            elif hasattr(value, "args"):
+                found.append(value)
+    return found
+
+
 def respelled(root: Tree) -> Tree:
     """The tree with words of ours alone, as far as they are known; a part that is not stays as it is."""
+    nodes = nodes_of(root)
+    if all(type(node).__name__ not in _MADE and type(node).__name__ != "Anonymous" for node in nodes):
+        return root
     from sqlglot import exp
 
     top = exp.Paren(this=root)
-    for node in reversed(list(root.walk())):
+    for node in reversed(nodes):
         name = type(node).__name__
         known = _NAMED.get(str(node.this).upper()) if name == "Anonymous" else _MADE.get(name)
         made = None if known is None else known(exp, node)

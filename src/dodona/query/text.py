@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 from dodona.errors import BadQuery, hint_for, word_of
 from dodona.query.expr import DEEPEST, Call, Column, Expr, Literal
 from dodona.query.phrases import DATE_FUNCTIONS, DateWords, Phrases
-from dodona.query.spellings import respelled
+from dodona.query.spellings import nodes_of, respelled
 
 # The guard before the parser: length, depth and alphabet of a question's text.
 #
@@ -164,18 +164,6 @@ def parse_tree(text: str) -> Tree:
         if "start" in meta and "end" in meta:
             meta["word"] = text[meta["start"] : meta["end"] + 1]  # what the asker wrote, for refusals
     return respelled(trees[0])
-
-
-def nodes_of(tree: Tree) -> list[Tree]:
-    """A tree and all that is below it, level by level; the parser's own walk takes three times as long."""
-    found = [tree]
-    for node in found:
-        for value in node.args.values():
-            if type(value) is list:
-                found += [part for part in value if hasattr(part, "args")]
-            elif hasattr(value, "args"):
-                found.append(value)
-    return found
 
 
 # Columns may be called so, as German ages are.

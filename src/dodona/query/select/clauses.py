@@ -31,8 +31,9 @@ from dodona.query.select.finishing import (
     window_name,
 )
 from dodona.query.select.levels import Level, RowLevel, TableLevel, position_in
+from dodona.query.spellings import nodes_of
 from dodona.query.statistic import Distinct, Partition, Value
-from dodona.query.text import nodes_of, refuse, translate
+from dodona.query.text import refuse, translate
 
 
 @dataclass(frozen=True)

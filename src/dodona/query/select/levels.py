@@ -23,7 +23,8 @@ from dodona.query.select.aggregates import (
     require_frame,
 )
 from dodona.query.select.finishing import Fold, Order, Window, place_of, rewritten, slot
-from dodona.query.text import nodes_of, refuse, translate
+from dodona.query.spellings import nodes_of
+from dodona.query.text import refuse, translate
 
 _HELD, _WINDOW = "\x01", "\x02"  # stand for what was read already, and for a window;
 _PEOPLE, _RANKED = "\x03", "\x04"  # for a count of people and a quantile, whose columns stand behind those of sums

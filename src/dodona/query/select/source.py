@@ -11,7 +11,8 @@ from typing import Any, NamedTuple
 from dodona.errors import BadQuery, BadSchema
 from dodona.query.expr import Column, Expr
 from dodona.query.schema import Schema, same_name
-from dodona.query.text import nodes_of, parse_tree, refuse, uncommented
+from dodona.query.spellings import nodes_of
+from dodona.query.text import parse_tree, refuse, uncommented
 from dodona.query.unit import Bounds
 
 MOST_JOINS = 16
