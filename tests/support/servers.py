@@ -56,10 +56,11 @@ def free_port() -> int:
 
 
 def add_key(folder: Path, analyst: str, share: str | None = None, **settings: Any) -> str:
-    """A key's token; without a share, a curator's."""
+    """A key's token; without a share, a curator's, unless ``settings`` name another role."""
     store = KeyStore(folder / "dodona.keys")
+    role = settings.pop("role", "curator" if share is None else "analyst")
     try:
-        return store.add(analyst, role="curator" if share is None else "analyst", share=share, **settings)[1]
+        return store.add(analyst, role=role, share=share, **settings)[1]
     finally:
         store.close()
 
@@ -157,6 +158,20 @@ class Process:
     def out(self) -> str:
         """Everything it wrote."""
         return Path(self._out.name).read_text()
+
+    @classmethod
+    def shuffling(cls, folder: Path, collector: str, surveys: Sequence[str], key: str, *options: str) -> Process:
+        """``dodona shuffle`` in its own process, with what waits in ``folder``."""
+        made = cls.__new__(cls)
+        made.port = free_port()
+        made.url = f"http://127.0.0.1:{made.port}"
+        made._out = (folder / f"out.{made.port}").open("w+")
+        command = [sys.executable, "-m", "dodona", "shuffle", collector, "--port", str(made.port), *options]
+        command += ["--folder", str(folder), *(part for id in surveys for part in ("--survey", id))]
+        env = {**os.environ, "DODONA_KEY": key}
+        made.process = subprocess.Popen(command, stdout=made._out, stderr=made._out, start_new_session=True, env=env)
+        made._wait()
+        return made
 
     def _wait(self, seconds: float = 60.0) -> None:
         """Until it listens."""

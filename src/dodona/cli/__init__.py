@@ -149,6 +149,42 @@ def serve(
 
 
 @app.command()
+def shuffle(
+    collector: Annotated[
+        str, typer.Argument(metavar="URL", help="The server that collects, such as https://host:8400.")
+    ],
+    survey: Annotated[list[str], typer.Option(metavar="ID", help="Which surveys; may be repeated.")],
+    key: Annotated[
+        str, typer.Option(metavar="KEY", envvar="DODONA_KEY", help="As `key add NAME --shuffler` printed it there.")
+    ],
+    folder: Annotated[Path, typer.Option(metavar="FOLDER", help="Where reports wait for a batch.")] = Path(),
+    every: Annotated[float, typer.Option(min=0.05, metavar="S", help="Seconds between looks for a batch.")] = 60.0,
+    host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=1, max=65535, help="Port to listen on.")] = 8401,
+    tls_cert: Annotated[Path | None, typer.Option(metavar="PEM", help="Certificate, to speak TLS.")] = None,
+    tls_key: Annotated[Path | None, typer.Option(metavar="PEM", help="Its private key.")] = None,
+    insecure_listen: Annotated[
+        bool, typer.Option("--insecure-listen", help="Listen beyond loopback without TLS: behind a proxy that has it.")
+    ] = False,
+    insecure: Annotated[bool, typer.Option("--insecure", help="Reach the collector by plain HTTP.")] = False,
+) -> None:
+    """Stand between respondents and a survey's collector: forward reports in batches, without whose and when."""
+    from dodona.server.settings import Settings
+    from dodona.server.surveys.shuffler import serve_shuffler
+
+    settings = Settings(
+        surveys=(),
+        folder=str(folder.absolute()),
+        host=host,
+        port=port,
+        tls_cert=None if tls_cert is None else str(tls_cert),
+        tls_key=None if tls_key is None else str(tls_key),
+        insecure_listen=insecure_listen,
+    )
+    serve_shuffler(settings, collector, key, tuple(survey), every, insecure)
+
+
+@app.command()
 def sample(
     data: Annotated[Path, typer.Argument(metavar="FILE", help="Where to write: .parquet or .csv.")],
     rows: Annotated[int, typer.Option(metavar="N", help="How many made-up people.")] = 100_000,
@@ -179,6 +215,9 @@ def add(
     analyst: Annotated[str, typer.Argument(metavar="NAME", help="Who the key is for; stands in the ledger.")],
     share: Annotated[str | None, typer.Option(metavar="S", help="Fraction of the lifetime budget: 0.3 or 1/3.")] = None,
     curator: Annotated[bool, typer.Option("--curator", help="A curator's key: no share, may make keys.")] = False,
+    shuffler: Annotated[
+        bool, typer.Option("--shuffler", help="For `dodona shuffle`: hands in reports, no more.")
+    ] = False,
     expires: Annotated[str | None, typer.Option(metavar="TIME", help="When it ends: 2027-01-31.")] = None,
     dataset: Annotated[
         list[str] | None, typer.Option(metavar="NAME", help="Opens only this one; may be repeated.  [default: all]")
@@ -189,7 +228,9 @@ def add(
     from dodona.server.keys import KeyStore
 
     store = KeyStore(keys)
-    role = "curator" if curator else "analyst"
+    if curator and shuffler:
+        raise Refused("a key has one role: --curator or --shuffler.")
+    role = "curator" if curator else "shuffler" if shuffler else "analyst"
     key, token = store.add(analyst, role=role, share=share, expires=expires, datasets=dataset)
     store.close()
     sys.stderr.write(f"key {key.id} for {key.analyst}; keep it, it is not shown again:\n")
@@ -205,7 +246,8 @@ def list_keys(keys: Keys = _KEYS) -> None:
     now = store.now()
     for key in store.all():
         state = "revoked" if key.revoked else "lives" if key.alive(now) else "expired"
-        share = "whole budget" if key.share is None else f"share {key.share}"
+        whole = "asks nothing" if key.role == "shuffler" else "whole budget"
+        share = whole if key.share is None else f"share {key.share}"
         opens = "all datasets" if key.datasets is None else ", ".join(key.datasets)
         until = "" if key.expires is None else f", until {key.expires}"
         sys.stdout.write(show.clean(f"{key.id}  {state:8} {key.role:8} {key.analyst}  {share}, {opens}{until}") + "\n")

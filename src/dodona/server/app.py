@@ -83,7 +83,7 @@ def make_app(settings: Settings) -> Guard:
     _add_operations(app, service)
     app.openapi = lambda: shapes.description(app)  # type: ignore[method-assign]
     for kind in (Problem, DodonaError, HTTPException, RequestValidationError, Exception):
-        app.add_exception_handler(kind, _problem)
+        app.add_exception_handler(kind, problem_response)
     return Guard(app, service.metrics, service.audit)
 
 
@@ -102,7 +102,8 @@ def _add_operations(app: FastAPI, service: Service) -> None:
         return PlainTextResponse(text, media_type="text/plain; version=0.0.4")
 
 
-async def _problem(request: Request, error: Exception) -> Response:
+async def problem_response(request: Request, error: Exception) -> Response:
+    """Whatever went wrong, in its outward form."""
     found = _framework(error) if isinstance(error, HTTPException | RequestValidationError) else problem_of(error)
     request.state.code = found.code
     body = found.body(request.state.request_id)

@@ -32,7 +32,8 @@ from dodona.privacy.ledger.places import make_private
 from dodona.privacy.numbers import Number, exact
 
 Rows = list[tuple[Any, ...]]
-ROLES = ("analyst", "curator")
+ROLES = ("analyst", "curator", "shuffler")
+"""A shuffler asks nothing: its key opens what the surveys' collector tells a shuffler, and takes its batches."""
 _TOKEN = re.compile(r"ddn_([0-9a-f]{16})_([A-Za-z0-9_-]{43})", re.ASCII)
 _NAME = re.compile(r"[^\x00-\x1f\x7f]{1,64}")
 _SCRYPT = {"n": 1 << 14, "r": 8, "p": 1, "maxmem": 1 << 26}
@@ -49,7 +50,10 @@ _JOIN = "FROM keys k JOIN analysts a ON a.name = k.analyst"
 
 @dataclass(frozen=True)
 class Key:
-    """What is known of a key; never its secret. ``share`` None: no quota (curators). ``datasets`` None: all."""
+    """What is known of a key; never its secret. ``share`` None: no quota (curators), or nothing to ask (shufflers).
+
+    ``datasets`` None: all.
+    """
 
     id: str
     analyst: str
@@ -236,9 +240,11 @@ def _check_share(analyst: str, role: str, share: Number | None) -> Fraction | No
     if not isinstance(analyst, str) or not _NAME.fullmatch(analyst) or len(analyst.encode()) > 128:
         raise Refused("an analyst's name must be 1 to 64 characters, none of them a control character.")
     if role not in ROLES:
-        raise Refused(f"a role must be {' or '.join(ROLES)}. Got {role!r}.")
+        raise Refused(f"a role must be one of {', '.join(ROLES)}. Got {role!r}.")
     if role == "curator" and share is not None:
         raise BadEffort("a curator has no share: the whole budget is the curator's to spend.")
+    if role == "shuffler" and share is not None:
+        raise BadEffort("a shuffler has no share: it forwards reports and asks nothing.")
     if role == "analyst" and share is None:
         raise BadEffort("an analyst's share of the lifetime budget must be stated, such as 0.3.")
     return None if share is None else exact(share, "share", most=Fraction(1))

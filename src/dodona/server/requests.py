@@ -154,7 +154,7 @@ class KeyBody(Strict):
     """A key to be made."""
 
     analyst: Annotated[str, Field(min_length=1, max_length=64)]
-    role: Annotated[str, Field(pattern="^(analyst|curator)$")] = "analyst"
+    role: Annotated[str, Field(pattern="^(analyst|curator|shuffler)$")] = "analyst"
     share: Amount | None = None
     expires: Annotated[str, Field(max_length=40)] | None = None
     datasets: Annotated[list[Annotated[str, Field(max_length=255)]], Field(max_length=1000)] | None = None

@@ -98,14 +98,14 @@ class Gate:
         self._one_at_a_time: asyncio.Semaphore | None = None
 
     async def caller(self, request: Request, role: str | None = None) -> Key:
-        """The living key of the request; of ``role``, where one is named."""
+        """The living key of the request; of ``role``, where one is named. A shuffler's opens nothing but its own."""
         token = _token(request)
         key = None if token is None else self._store.known(token)
         if key is None:
             key = await self._verified(token, request.client.host if request.client else "")
         self._requests.take(key.id)
         request.state.key = key
-        if role is not None and key.role != role:
+        if key.role != (role or key.role) or (key.role == "shuffler" and role is None):
             raise denied(403)
         return key
 

@@ -25,6 +25,7 @@ function adding(place, fresh, status, reload) {
     {},
     h("option", { value: "analyst" }, "analyst"),
     h("option", { value: "curator" }, "curator"),
+    h("option", { value: "shuffler" }, "shuffler of surveys"),
   );
   const share = h("input", { inputmode: "decimal", placeholder: "10", size: 6 });
   const expires = h("input", { type: "date" });

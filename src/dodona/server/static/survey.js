@@ -127,6 +127,13 @@ function promise(form, ratio) {
         : null,
       h("li", {}, "It blurs that answer with dice of its own, before anything leaves this page."),
       h("li", {}, "It shows you exactly what would be sent. You decide."),
+      form.shuffler
+        ? h(
+            "li",
+            {},
+            `This page belongs to a shuffler. It keeps your report, without your address or the time, until there are at least ${Number(form.shuffler.batch).toLocaleString("en")}, and hands all of them on at once, in no order.`,
+          )
+        : null,
     ),
     h(
       "p",
@@ -134,7 +141,22 @@ function promise(form, ratio) {
       `A report is at most ${times(ratio)} likelier for one answer than for any other (epsilon ${epsilonOf(ratio)}). `,
       `This page refuses anything above ${ALLOWED} (epsilon ${CAP.epsilon}) for all reports from this browser together.`,
     ),
+    form.shuffler ? h("p", {}, shuffledWords(form.shuffler)) : null,
   );
+}
+
+/** What the crowd adds, and on what it rests. */
+function shuffledWords({ central, delta }) {
+  const factor = Math.exp(Number(asFraction(central)));
+  return (
+    `Who sees only what the shuffler hands on finds it at most ${times(factor)} likelier for one answer of yours than for another, ` +
+    `but for a chance of ${Number(asFraction(delta)).toPrecision(1)}. That rests on the shuffler's keeping quiet, and on the others of its batch being people. If it doesn't, the first promise still holds.`
+  );
+}
+
+function asFraction(text) {
+  const [top, bottom] = text.split("/").map(Number);
+  return top / (bottom ?? 1);
 }
 
 /** One question: its fieldset, and the place in the list of answers that was chosen (null while there is none). */
@@ -303,7 +325,12 @@ async function sendOnce(form, entry, status, retry) {
   }
   // Where this fails the report stays kept as it is: sent again, it is told to be counted already.
   await settle(id, entry).catch(() => null);
-  finished(form, "Thank you. Your report was counted once.");
+  finished(
+    form,
+    form.shuffler
+      ? "Thank you. Your report waits for its batch, and will count once."
+      : "Thank you. Your report was counted once.",
+  );
 }
 
 function resend(form, entry) {

@@ -42,6 +42,7 @@ function defining(place, reload) {
   const about = h("textarea", { rows: 2, maxlength: 2000 });
   const epsilon = h("input", { required: true, inputmode: "decimal", size: 6, pattern: "[0-9]+([.\\/][0-9]+)?" });
   const links = h("input", { type: "number", min: 0, max: 10000, value: 0 });
+  const batch = h("input", { type: "number", min: 0, max: 100000, value: 0 });
   const questions = h("ol", { class: "questions" });
   const status = h("p", { class: "status", role: "alert" });
   const made = h("div", { "aria-live": "polite" });
@@ -56,13 +57,14 @@ function defining(place, reload) {
       epsilon: epsilon.value.trim(),
       questions: [...questions.children].map(readQuestion),
       tokens: Number(links.value),
+      batch: Number(batch.value),
     };
     try {
       const survey = await place.api.post("/surveys", stated);
       event.target.reset();
       show(questions);
       add();
-      show(made, madeNotice(survey));
+      show(made, madeNotice(survey, stated.batch));
       reload();
     } catch (problem) {
       status.textContent = problem.message;
@@ -98,6 +100,7 @@ function defining(place, reload) {
         `Smaller protects more. Browsers refuse more than ${CAP.epsilon} in all.`,
       ),
       field("One-time links", links, "0: anyone may answer, once per browser."),
+      field("Batch", batch, "Reports that a shuffler hands on at a time, at least 10; 0: none stands between."),
     ),
     h("button", { class: "primary", type: "submit" }, "Make the survey"),
     status,
@@ -150,13 +153,21 @@ function readQuestion(item) {
   return question;
 }
 
-function madeNotice(survey) {
-  const link = `${location.origin}${survey.path}`;
+function madeNotice(survey, batch) {
+  const link = `${batch ? "SHUFFLER" : location.origin}${survey.path}`;
   const all = survey.tokens.map((token) => `${link}#token=${token}`);
   return h(
     "div",
     { class: "notice good" },
-    h("p", {}, "The survey is open at ", h("a", { href: survey.path, target: "_blank", rel: "noopener" }, link), "."),
+    batch
+      ? h(
+          "p",
+          {},
+          "Its reports come from a shuffler alone, which somebody else should run: ",
+          h("code", {}, `dodona shuffle ${location.origin} --survey ${survey.id}`),
+          `. Respondents answer there, at ${link}.`,
+        )
+      : h("p", {}, "The survey is open at ", h("a", { href: survey.path, target: "_blank", rel: "noopener" }, link), "."),
     all.length
       ? h(
           "p",

@@ -11,6 +11,7 @@ from __future__ import annotations
 import base64
 import binascii
 import secrets
+from collections.abc import Callable, Coroutine
 from typing import Annotated, Any
 
 import numpy as np
@@ -18,6 +19,7 @@ from fastapi import APIRouter, Request, Response
 from pydantic import BaseModel, ConfigDict, Field
 from starlette.concurrency import run_in_threadpool
 
+from dodona.errors import Refused, Unsupported
 from dodona.local.client import unpacked
 from dodona.oracles.collected import Collected
 from dodona.server.guard import Problem, not_found
@@ -26,7 +28,15 @@ from dodona.server.routes import json_response
 from dodona.server.service import Buckets, require
 from dodona.server.shapes import asks, problems, reads
 from dodona.server.surveys.store import AlreadyCounted, NoSuchSurvey, SurveyStore, UnknownToken
-from dodona.server.surveys.survey import LONGEST_LABEL, LONGEST_TEXT, MOST_CHOICES, MOST_QUESTIONS, Question, Survey
+from dodona.server.surveys.survey import (
+    LONGEST_LABEL,
+    LONGEST_TEXT,
+    MOST_BATCH,
+    MOST_CHOICES,
+    MOST_QUESTIONS,
+    Question,
+    Survey,
+)
 
 MOST_TOKENS = 10_000
 
@@ -43,13 +53,25 @@ class SurveyQuestionBody(Strict):
 
 
 class SurveyBody(Strict):
-    """A survey to be made. ``tokens``: how many one-time links to give out; 0 lets anyone answer."""
+    """A survey to be made. ``tokens``: how many one-time links to give out; 0 lets anyone answer. ``batch``: reports
+    that a shuffler must forward at a time, at least; 0: respondents hand in their reports here.
+    """
 
     title: Annotated[str, Field(min_length=1, max_length=120)]
     about: Annotated[str, Field(max_length=2000)] = ""
     epsilon: Amount
     questions: Annotated[list[SurveyQuestionBody], Field(min_length=1, max_length=MOST_QUESTIONS)]
     tokens: Annotated[int, Field(ge=0, le=MOST_TOKENS)] = 0
+    batch: Annotated[int, Field(ge=0, le=MOST_BATCH)] = 0
+
+
+class PartBody(Strict):
+    """A part of a batch of ``total`` reports, by question: from a shuffler, counted once."""
+
+    batch: Annotated[str, Field(pattern="^[0-9a-f]{32}$")]
+    part: Annotated[int, Field(ge=0, lt=1000)]
+    total: Annotated[int, Field(ge=1, le=10_000_000)]
+    reports: dict[str, Annotated[list[Annotated[str, Field(max_length=400)]], Field(min_length=1, max_length=10_000)]]
 
 
 class ReportBody(Strict):
@@ -72,6 +94,22 @@ class NewSurvey(BaseModel):
     id: str
     path: str
     tokens: list[str]
+
+
+class Shuffling(BaseModel):
+    """What a shuffler is told of a survey: all that its form is made of, and the hashes of the links given out."""
+
+    survey: dict[str, Any]
+    tokens: list[str]
+    closed: bool
+
+
+class ShufflerForm(BaseModel):
+    """A survey whose reports go through a shuffler, and what a batch is worth: ``central`` epsilon at ``delta``."""
+
+    batch: int
+    central: str
+    delta: str
 
 
 class ListedSurvey(BaseModel):
@@ -124,6 +162,7 @@ class SurveyForm(BaseModel):
     epsilon: str
     version: int
     questions: list[QuestionForm]
+    shuffler: ShufflerForm | None = None
 
 
 class Invitations(BaseModel):
@@ -225,13 +264,14 @@ def router(store: SurveyStore) -> APIRouter:
         """Hand in one report."""
         wanted = await found(request, survey)
         body = await read_body(request, ReportsBody)
+        if wanted.batch:
+            raise Unsupported("this survey takes reports from its shuffler alone: answer on the shuffler's page.")
         (given,) = body.reports
-        report = _fitting(wanted, given)
+        report = fitting(wanted, given.question, given.report)
         try:
             await run_in_threadpool(store.count, wanted.id, given.question, report, body.token)
         except (AlreadyCounted, UnknownToken) as refusal:
-            reason = "already-counted" if isinstance(refusal, AlreadyCounted) else "unknown-token"
-            raise Problem(409, "refused", str(refusal), more={"reason": reason}) from None
+            raise counted_before(refusal) from None
         return Response(status_code=204)
 
     @routes.get("/{survey}/estimates", **reads(Estimates), openapi_extra=PUBLIC)
@@ -240,7 +280,41 @@ def router(store: SurveyStore) -> APIRouter:
         wanted = await found(request, survey)
         return json_response(await run_in_threadpool(estimated, wanted, store))
 
+    _add_shuffling(routes, store, found)
     return routes
+
+
+def _add_shuffling(
+    routes: APIRouter, store: SurveyStore, found: Callable[[Request, str], Coroutine[Any, Any, Survey]]
+) -> None:
+    """What a shuffler's key opens."""
+
+    @routes.get("/{survey}/shuffling", **reads(Shuffling))
+    async def shuffling(request: Request, survey: str) -> Response:
+        """What the survey's shuffler needs to know (shuffler)."""
+        await require(request, "shuffler")
+        wanted = await found(request, survey)
+        tokens = await run_in_threadpool(store.issued, wanted.id)
+        closed = await run_in_threadpool(store.closed, wanted.id)
+        listed = [digest.hex() for digest in tokens]
+        return json_response({"survey": wanted.describe(), "tokens": listed, "closed": closed})
+
+    @routes.post("/{survey}/parts", **{**asks(PartBody, BaseModel, 204), "response_model": None})
+    async def parts(request: Request, survey: str) -> Response:
+        """Hand in a part of a batch (shuffler)."""
+        await require(request, "shuffler")
+        wanted = await found(request, survey)
+        body = await read_body(request, PartBody)
+        if not wanted.batch or body.total < wanted.batch:
+            raise Refused(
+                f"a batch of this survey must have at least {wanted.batch or 'no'} reports, by its statement."
+            )
+        given = [(name, one) for name, listed in body.reports.items() for one in listed]
+        reports = await run_in_threadpool(lambda: [(name, fitting(wanted, name, one)) for name, one in given])
+        if len(reports) > body.total:
+            raise Refused("a batch must have as many reports as it states, or more parts.")
+        await run_in_threadpool(store.count_part, wanted.id, f"{body.batch} {body.part}", reports)
+        return Response(status_code=204)
 
 
 def _takes(body: type[BaseModel]) -> dict[str, Any]:
@@ -249,13 +323,19 @@ def _takes(body: type[BaseModel]) -> dict[str, Any]:
     return {**described, "response_model": None, "openapi_extra": {**described["openapi_extra"], **PUBLIC}}
 
 
-def _fitting(survey: Survey, given: ReportBody) -> bytes:
-    """The report's bytes, if they could have been made on that question (V61)."""
-    question = next((q for q in survey.questions if q.id == given.question), None)
+def counted_before(refusal: Refused) -> Problem:
+    """A token's refusal, with a word by which a browser knows which of the two it is."""
+    reason = "already-counted" if isinstance(refusal, AlreadyCounted) else "unknown-token"
+    return Problem(409, "refused", str(refusal), more={"reason": reason})
+
+
+def fitting(survey: Survey, name: str, given: str) -> bytes:
+    """The report's bytes, if they could have been made on the question of that name (V61)."""
+    question = next((q for q in survey.questions if q.id == name), None)
     if question is None:
         raise Problem(422, "bad-request", "a report must name one of the survey's questions.")
     try:
-        report = base64.b64decode(given.report, validate=True)
+        report = base64.b64decode(given, validate=True)
     except (binascii.Error, ValueError):
         raise Problem(422, "bad-request", "a report must be in base64.") from None
     reason = unpacked(question.scheme(survey.epsilon), report)

@@ -10,7 +10,7 @@ import hashlib
 import json
 import sqlite3
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -35,6 +35,7 @@ CREATE TABLE IF NOT EXISTS reports(
     seq INTEGER PRIMARY KEY, survey TEXT NOT NULL, question TEXT NOT NULL, report BLOB NOT NULL
 );
 CREATE INDEX IF NOT EXISTS reports_by_survey ON reports(survey, seq);
+CREATE TABLE IF NOT EXISTS parts(name TEXT PRIMARY KEY) WITHOUT ROWID;
 """
 
 
@@ -86,7 +87,7 @@ class SurveyStore:
             if count >= MOST_SURVEYS:
                 raise Unsupported(f"a server keeps at most {MOST_SURVEYS:,} surveys.")
             db.execute("INSERT INTO surveys(id, stated) VALUES (?, ?)", (survey.id, json.dumps(survey.describe())))
-            rows = [(survey.id, _hash(survey.id, token)) for token in tokens]
+            rows = [(survey.id, hash_of(survey.id, token)) for token in tokens]
             db.executemany("INSERT INTO tokens(survey, hash, used) VALUES (?, ?, 0)", rows)
 
     def survey(self, id: str) -> Survey:
@@ -118,11 +119,9 @@ class SurveyStore:
 
     def count(self, survey: str, question: str, report: bytes, token: str) -> None:
         """Adds a report, once for each token, in one transaction."""
-        name = _hash(survey, token)
+        name = hash_of(survey, token)
         with self._writing() as db:
-            (closed,) = db.execute("SELECT closed FROM surveys WHERE id = ?", (survey,)).fetchone() or (1,)
-            if closed:
-                raise Unsupported("this survey is closed: it takes no further reports.")
+            self._require_open(db, survey)
             (issued,) = db.execute(
                 "SELECT EXISTS(SELECT 1 FROM tokens WHERE survey = ? AND used IN (0, 2))", (survey,)
             ).fetchone()
@@ -131,13 +130,33 @@ class SurveyStore:
                 raise AlreadyCounted("a token counts once, and this one has had its report. Nothing was added.")
             if row is None and issued:
                 raise UnknownToken("this survey takes reports only from the links its curator gave out.")
-            (held,) = db.execute("SELECT coalesce(max(seq), 0) FROM reports").fetchone()
-            if held >= MOST_REPORTS:
-                raise Unsupported(f"a server keeps at most {MOST_REPORTS:,} reports.")
+            self._require_room(db, 1)
             # 1: a token that its respondent made; 2: an issued one.
             used = 1 if row is None else 2
             db.execute("INSERT OR REPLACE INTO tokens(survey, hash, used) VALUES (?, ?, ?)", (survey, name, used))
             db.execute("INSERT INTO reports(survey, question, report) VALUES (?, ?, ?)", (survey, question, report))
+
+    def count_part(self, survey: str, name: str, reports: Sequence[tuple[str, bytes]]) -> None:
+        """Adds what a shuffler forwards, once for each ``name`` of a part, in one transaction."""
+        with self._writing() as db:
+            self._require_open(db, survey)
+            if db.execute("SELECT 1 FROM parts WHERE name = ?", (f"{survey} {name}",)).fetchone():
+                return
+            self._require_room(db, len(reports))
+            db.execute("INSERT INTO parts(name) VALUES (?)", (f"{survey} {name}",))
+            rows = [(survey, question, report) for question, report in reports]
+            db.executemany("INSERT INTO reports(survey, question, report) VALUES (?, ?, ?)", rows)
+
+    def closed(self, survey: str) -> bool:
+        """Whether no further report is taken."""
+        with self._reading() as db:
+            return bool(db.execute("SELECT closed FROM surveys WHERE id = ?", (survey,)).fetchone() != (0,))
+
+    def issued(self, survey: str) -> list[bytes]:
+        """The hashes of the tokens that were given out: whoever lets respondents in needs to know them."""
+        with self._reading() as db:
+            rows = db.execute("SELECT hash FROM tokens WHERE survey = ? AND used IN (0, 2)", (survey,)).fetchall()
+        return [digest for (digest,) in rows]
 
     def collectors(self, survey: Survey) -> dict[str, Collector]:
         """By question: everything reported so far, added up."""
@@ -155,6 +174,18 @@ class SurveyStore:
             # A copy: another thread may add to these while this one's reader computes.
             return {id: collector.copy() for id, collector in tallies.items()}
 
+    @staticmethod
+    def _require_open(db: sqlite3.Connection, survey: str) -> None:
+        (closed,) = db.execute("SELECT closed FROM surveys WHERE id = ?", (survey,)).fetchone() or (1,)
+        if closed:
+            raise Unsupported("this survey is closed: it takes no further reports.")
+
+    @staticmethod
+    def _require_room(db: sqlite3.Connection, more: int) -> None:
+        (held,) = db.execute("SELECT coalesce(max(seq), 0) FROM reports").fetchone()
+        if held + more > MOST_REPORTS:
+            raise Unsupported(f"a server keeps at most {MOST_REPORTS:,} reports.")
+
     @contextmanager
     def _reading(self) -> Iterator[sqlite3.Connection]:
         with self._mutex:
@@ -165,21 +196,25 @@ class SurveyStore:
 
     @contextmanager
     def _writing(self) -> Iterator[sqlite3.Connection]:
-        with self._mutex:
-            try:
-                self._db.execute("BEGIN IMMEDIATE")
-                try:
-                    yield self._db
-                    self._db.execute("COMMIT")
-                except (sqlite3.Error, DodonaError):
-                    self._db.execute("ROLLBACK")
-                    raise
-            except sqlite3.Error:
-                raise LedgerUnavailable(
-                    "the surveys' file must be writable, and it is not. Nothing was added."
-                ) from None
+        with self._mutex, transaction(self._db, "the surveys' file"):
+            yield self._db
 
 
-def _hash(survey: str, token: str) -> bytes:
+@contextmanager
+def transaction(db: sqlite3.Connection, file: str) -> Iterator[None]:
+    """All of what is done inside, or nothing of it; ``file``: what its refusal speaks of."""
+    try:
+        db.execute("BEGIN IMMEDIATE")
+        try:
+            yield
+            db.execute("COMMIT")
+        except (sqlite3.Error, DodonaError):
+            db.execute("ROLLBACK")
+            raise
+    except sqlite3.Error:
+        raise LedgerUnavailable(f"{file} must be writable, and it is not. Nothing was added.") from None
+
+
+def hash_of(survey: str, token: str) -> bytes:
     """Tokens have 128 random bits, so a plain hash of one names it and gives it away to nobody."""
     return hashlib.sha256(f"{survey}\x00{token}".encode()).digest()

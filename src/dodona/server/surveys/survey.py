@@ -5,6 +5,9 @@ one question by lot, uniformly, and sends ONE report on it that costs the survey
 never leave the device in any form. For small epsilon that beats answering all q questions at epsilon/q each: the
 variance grows with q, not with q^2 (KLNRS Theorem 5.7 gives each query fresh people for the same reason). The lot
 does not depend on the answers, so a report is epsilon-private as its randomiser is (KLNRS Definition 5.3).
+
+A survey with a ``batch`` takes its reports from a shuffler (``shuffler.py``) alone, at least so many at a time: against
+whoever sees no more than those, a respondent has the far smaller ``central`` epsilon, at ``DELTA``.
 """
 
 from __future__ import annotations
@@ -23,6 +26,7 @@ from dodona.local.groups import Box
 from dodona.local.scheme import VERSION, Scheme, scheme_for
 from dodona.mechanisms.response import TwoLevel, WindowResponse
 from dodona.privacy.numbers import exact
+from dodona.privacy.shuffling import central_epsilon, mixture
 from dodona.query.expr import Column, Literal
 from dodona.query.schema import Category, Flag, Real, Schema
 from dodona.query.statistic import Partition, Query, Value, bucket
@@ -32,6 +36,8 @@ MOST_CHOICES = 64
 LONGEST_TEXT = 500
 LONGEST_LABEL = 120
 LEAST_EPSILON, MOST_EPSILON = Fraction(1, 100), Fraction(10)
+LEAST_BATCH, MOST_BATCH = 10, 100_000
+DELTA = Fraction(1, 10**6)
 COLUMN = "answer"
 _ONE = Value(Literal(1.0))
 _FIELDS: dict[str, tuple[str, ...]] = {"yes-no": (), "choice": ("values",), "number": ("edges",)}
@@ -140,40 +146,64 @@ class Randomiser:
 
 @dataclass(frozen=True)
 class Survey:
-    """``epsilon``: what one respondent's report costs, whichever question it is on."""
+    """``epsilon``: what one respondent's report costs, whichever question it is on. ``batch``: reports that a shuffler
+    forwards at a time, at least; 0: respondents hand in their reports themselves.
+    """
 
     id: str
     title: str
     about: str
     epsilon: Fraction
     questions: tuple[Question, ...]
+    batch: int = 0
 
     @staticmethod
     def read(id: str, stated: Any) -> Survey:
         """From plain data, as a curator posts it; what is wrong is said in one message."""
         if not isinstance(stated, Mapping):
             raise BadQuery("a survey must be an object with title, epsilon and questions.")
-        unknown = sorted(set(stated) - {"title", "about", "epsilon", "questions"})
+        unknown = sorted(set(stated) - {"title", "about", "epsilon", "questions", "batch"})
         if unknown:
-            raise BadQuery(f"a survey has title, about, epsilon and questions. Got also {', '.join(unknown)}.")
+            raise BadQuery(f"a survey has title, about, epsilon, questions and batch. Got also {', '.join(unknown)}.")
         questions = stated.get("questions")
         if not isinstance(questions, list) or not 1 <= len(questions) <= MOST_QUESTIONS:
             raise BadQuery(f"questions must be a list of 1 to {MOST_QUESTIONS}.")
         epsilon = stated.get("epsilon")
         if isinstance(epsilon, bool) or not isinstance(epsilon, str | int):
             raise BadEffort('epsilon must be stated, as text such as "1" or "1/2", or as a whole number.')
+        batch = stated.get("batch", 0)
+        if (
+            isinstance(batch, bool)
+            or not isinstance(batch, int)
+            or not (batch == 0 or LEAST_BATCH <= batch <= MOST_BATCH)
+        ):
+            raise BadQuery(
+                f"batch must be {LEAST_BATCH} to {MOST_BATCH:,} reports that a shuffler forwards at a time, or 0 where "
+                "respondents hand in their reports themselves."
+            )
         return Survey(
             id,
             _text(stated.get("title"), "title", 120),
             _text(stated.get("about", ""), "about", 2000, least=0),
             exact(epsilon, "epsilon", least=LEAST_EPSILON, most=MOST_EPSILON),
             tuple(_question(f"q{i + 1}", question) for i, question in enumerate(questions)),
+            batch,
         )
 
     def describe(self) -> dict[str, Any]:
         """Plain data; ``read`` is the inverse."""
         questions = [question.describe() for question in self.questions]
-        return {"title": self.title, "about": self.about, "epsilon": str(self.epsilon), "questions": questions}
+        shuffled = {"batch": self.batch} if self.batch else {}
+        stated = {"title": self.title, "about": self.about, "epsilon": str(self.epsilon), "questions": questions}
+        return stated | shuffled
+
+    @property
+    def central(self) -> Fraction:
+        """What a report of a whole batch gives away, at ``DELTA``, to whoever sees what the shuffler forwards."""
+        lot = 1 / len(self.questions)
+        hiding = mixture((lot, question.scheme(self.epsilon).hiding) for question in self.questions)
+        general = central_epsilon(self.epsilon, DELTA, self.batch)
+        return min(general, central_epsilon(self.epsilon, DELTA, self.batch, hiding))
 
     def invitations(self) -> dict[str, str]:
         """By question: what ``local.Client`` and ``local.Collector`` are made from."""
@@ -187,7 +217,10 @@ class Survey:
             told = {"id": question.id, **question.describe(), "labels": list(question.labels)}
             questions.append({**told, "scheme": scheme.fingerprint, "randomiser": Randomiser.of(scheme).describe()})
         told = {"id": self.id, "title": self.title, "about": self.about, "epsilon": str(self.epsilon)}
-        return {**told, "version": VERSION, "questions": questions}
+        told |= {"version": VERSION, "questions": questions}
+        if self.batch:
+            told["shuffler"] = {"batch": self.batch, "central": str(self.central), "delta": str(DELTA)}
+        return told
 
 
 def _text(value: Any, what: str, most: int, least: int = 1) -> str:
