@@ -28,6 +28,7 @@ from dodona import release
 from dodona.engines.joined import together
 from dodona.errors import AnswerLost, BudgetSpent, LedgerCorrupt, LedgerUnavailable, Refused, Unsupported
 from dodona.local import Client, invitation
+from dodona.local.account import PERMANENT
 from dodona.mechanisms import SecureBits
 from dodona.oracles.noise import Plans
 from dodona.privacy.ledger.store import entries
@@ -163,6 +164,35 @@ class World(ABC):
         for number in range(len(self.handles)):
             self.ledger(number).close()
 
+    # -- all that can decide what happens next ---------------------------------------------------------------------
+
+    def state(self) -> Any:
+        """The chain, without names and hashes, what each handle knows, and what left.
+
+        The handles of one asker may change places.
+        """
+        with closing(sqlite3.connect(self.place)) as file:  # by no handle: looking must teach none of them
+            written = entries(file, "ORDER BY seq")
+        chain = [
+            (entry.kind, entry.analyst, entry.amount, entry.further, entry.detail[:2], self.shared(entry))
+            for entry in written
+        ]
+        known = sorted(self.known(number) for number in range(len(self.handles)))
+        return tuple(chain), tuple(known), self.told()
+
+    def known(self, number: int) -> Any:
+        """What a handle knows: how much of the chain it has seen and added up, and its fault."""
+        session = self.ledger(number)._session
+        return session._tip.seen[0], session._tip._counted[0], str(session._fault)
+
+    def shared(self, entry: Any) -> str | None:
+        """A request id that may come again."""
+        return entry.request_id if entry.request_id in ("main", "pure") else None
+
+    def told(self) -> Any:
+        """What left, in any order."""
+        return tuple(sorted(map(str, self.handed)))
+
     # -- a copy of the file, put back ------------------------------------------------------------------------------
 
     def _copy(self) -> bytes | None:
@@ -281,40 +311,15 @@ class CuratorWorld(World):
         assert PROMISE.rho is not None
         return rho <= PROMISE.rho or (None not in pure and sum(pure) <= 1)
 
-    def state(self) -> Any:
-        """All that can decide what happens next: the chain, without names and hashes, and what each handle knows.
-
-        The handles of one analyst may change places.
-        """
-        with closing(sqlite3.connect(self.place)) as file:  # by no handle: looking must teach none of them
-            written = entries(file, "ORDER BY seq")
-        chain = [
-            (entry.kind, entry.analyst, entry.amount, entry.further, entry.detail[:2], _shared(entry.request_id))
-            for entry in written
-        ]
-        known = sorted(self.known(number) for number in range(len(self.handles)))
-        return tuple(chain), tuple(known), tuple(sorted(map(str, self.handed)))
-
     def known(self, number: int) -> Any:
         """What a handle knows: whose it is, how much of the chain it has seen and added up, and its fault."""
         curator, pocket = self.handles[number]
         assert pocket is None or set(vars(pocket.ledger)) == {"_outer", "_analyst", "genesis"}, "it has a memory"
         assert set(vars(curator)) == _CURATOR, "it has a memory"
-        session = curator.ledger._session
-        return (
-            self.analyst(number),
-            pocket is None,
-            session._tip.seen[0],
-            session._tip._counted[0],
-            str(session._fault),
-        )
+        return self.analyst(number), pocket is None, *super().known(number)
 
 
 _CURATOR = set(vars(Told(_TABLE, PROMISE, analyst="ann"))) | {"world"}
-
-
-def _shared(request_id: str | None) -> str | None:
-    return request_id if request_id in ("main", "pure") else None
 
 
 # -- a dataset: joins, people, bounds and keys that nobody listed ------------------------------------------------------
@@ -340,6 +345,7 @@ _TABLES = {
 }
 _JOINED = "visits JOIN homes ON visits.who = homes.who"
 _INNER = "SELECT who, LEAST(SUM(cost), 3) AS cost FROM visits GROUP BY who"
+_APART = "SELECT MEDIAN(cost), SUM(cost), COUNT(DISTINCT who) FROM visits"
 _WITHIN = together(_TABLES, "who")
 
 
@@ -350,6 +356,10 @@ class ToldDataset(Told):
         made = super().beside(table, ledger)
         made.world = self.world
         return made
+
+    def purely(self) -> Any:
+        """One pocket, whichever table it is asked of."""
+        return dd.Curator.purely(self)
 
 
 class DatasetWorld(World):
@@ -362,6 +372,11 @@ class DatasetWorld(World):
         "find keys",
         "find keys by a shared name",
         "find keys in rounds",
+        "find keys for all",
+        "find all numbers there are",
+        "ask several mechanisms",
+        "ask the pocket of a join",
+        "find all numbers from the pocket",
         "ask",
     )
 
@@ -393,14 +408,31 @@ class DatasetWorld(World):
         elif operation == "find keys in rounds":
             stated = {"share": Fraction(1, 10), "request_id": key}
             release.keys(curator, "word", delta=Fraction(4, 10**8), each=2, method="rounds", **stated)
+        elif operation == "find keys for all":
+            release.keys(curator, "word", delta=Fraction(4, 10**8), share=1, request_id=key)
+        elif operation == "find all numbers there are":
+            release.keys(curator, "cost", share=share, request_id=key)
+        elif operation == "ask several mechanisms":
+            curator.sql(_APART, share=share, request_id=key)
+        elif "pocket" in operation:
+            self._from_pocket(curator.purely(), operation, key)
         else:
             release.keys(curator, "word", delta=Fraction(4, 10**8), share=Fraction(1, 10), request_id=key)
 
+    def _from_pocket(self, pocket: Any, operation: str, key: str) -> None:
+        if pocket is None:
+            return
+        if "numbers" in operation:
+            release.keys(pocket, "cost", epsilon=Fraction(2, 5), request_id=key)
+        else:
+            pocket.sql(f"SELECT SUM(rooms) FROM {_JOINED}", epsilon=Fraction(3, 5), request_id=key)
+
     def kept(self) -> bool:
-        """Both amounts."""
+        """Both amounts: within rho, or all of it pure and within epsilon; and within the delta for keys."""
         assert PEOPLE.rho is not None
-        rho = sum((cost.rho for cost in self.handed), Fraction(0))
-        return bool(rho <= PEOPLE.rho and sum(cost.delta for cost in self.handed) <= PEOPLE.keys)
+        rho, pure = sum((cost.rho for cost in self.handed), Fraction(0)), [cost.epsilon for cost in self.handed]
+        whole = rho <= PEOPLE.rho or (None not in pure and sum(pure) <= 1)
+        return bool(whole and sum(cost.delta for cost in self.handed) <= PEOPLE.keys)
 
 
 # -- rows that randomise themselves ------------------------------------------------------------------------------------
@@ -528,6 +560,15 @@ class ClientWorld(World):
             return
         client.report(_INVITED[amount], {"x": 1})
         self.handed.append(amount)
+
+    def shared(self, entry: Any) -> str | None:
+        """Permanent reports come again."""
+        return entry.request_id if entry.analyst == PERMANENT else None
+
+    def told(self) -> Any:
+        """Of permanent reports, how many different ones."""
+        amounts = sorted(str(handed) for handed in self.handed if not isinstance(handed, tuple))
+        return tuple(amounts), len({handed for handed in self.handed if isinstance(handed, tuple)})
 
     def kept(self) -> bool:
         """Of permanent reports each different one is paid for; with some two hundred to draw from, few are alike."""

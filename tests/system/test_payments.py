@@ -107,7 +107,9 @@ def test_ten_thousand_random_histories_on_postgresql(kind: type[World], postgres
 # -- every short history -----------------------------------------------------------------------------------------------
 
 
-def every_history(handles: int, operations: int, *, prune: bool = True) -> tuple[int, set[Any]]:
+def every_history(
+    handles: int, operations: int, kind: type[World] = CuratorWorld, *, prune: bool = True
+) -> tuple[int, set[Any]]:
     """Every history of that many handles and operations, at most one thing befalling one of them: how many were run,
     and the states they led to.
 
@@ -116,11 +118,12 @@ def every_history(handles: int, operations: int, *, prune: bool = True) -> tuple
     that know the same may change names, so one of them goes on (``prune``; a test runs both).
     """
     ran, reached, frontier = 0, set[Any](), [((), False, prune and handles > 1)]
-    steps = list(itertools.product(range(handles), (*CuratorWorld.operations, *OWN), BEFALLS))
+    steps = list(itertools.product(range(handles), (*kind.operations, *OWN), BEFALLS))
     with folder() as where:
-        template = scratch(where)
-        CuratorWorld(template, 1).end()
-        new = template.read_bytes()
+        place = scratch(where)  # one for all: an account says where it was made
+        kind(place, 1).end()
+        new = place.read_bytes()
+        clean(place)
         gc.collect()
         gc.freeze()  # what is here is not looked at again in each forked child
         for _ in range(operations):
@@ -129,9 +132,9 @@ def every_history(handles: int, operations: int, *, prune: bool = True) -> tuple
                 for step in steps:
                     if (befallen and step[2] != "nothing") or (alike and step[0] == 1):
                         continue
-                    place, done = scratch(where), (*history, step)
+                    done = (*history, step)
                     place.write_bytes(new)
-                    world = CuratorWorld(place, handles)
+                    world = kind(place, handles)
                     for each in done:
                         world.step(*each)
                     ran += 1
@@ -147,13 +150,18 @@ def every_history(handles: int, operations: int, *, prune: bool = True) -> tuple
                     clean(place)
             frontier = longer
         gc.unfreeze()
-    print(f"{handles} handles, {operations} operations: {ran:,} histories to {len(reached):,} states")
+    print(f"{kind.__name__}: {handles} handles, {operations} operations: {ran:,} histories to {len(reached):,} states")
     return ran, reached
 
 
-@pytest.mark.parametrize(("handles", "operations"), [(1, 2), (2, 1), (3, 1)])
-def test_every_short_history_hands_out_no_more_than_the_budget(handles: int, operations: int) -> None:
-    ran, reached = every_history(handles, operations)
+@pytest.mark.parametrize(
+    ("kind", "handles", "operations"),
+    [(CuratorWorld, 1, 2), (CuratorWorld, 2, 1), (CuratorWorld, 3, 1), (ClientWorld, 1, 1), (DatasetWorld, 1, 1)],
+)
+def test_every_short_history_hands_out_no_more_than_the_budget(
+    kind: type[World], handles: int, operations: int
+) -> None:
+    ran, reached = every_history(handles, operations, kind)
     assert ran >= max(handles - 1, 1) * 7 * len(BEFALLS)  # of two that know the same, one goes on
     assert len(reached) > 4
 
@@ -169,8 +177,9 @@ def test_handles_that_know_the_same_may_change_names_in_longer_histories() -> No
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("kind", [CuratorWorld, ClientWorld, DatasetWorld])
 @pytest.mark.parametrize("handles", [1, 2, 3])
-def test_every_history_of_four_operations_hands_out_no_more_than_the_budget(handles: int) -> None:
-    ran, reached = every_history(handles, 4)
+def test_every_history_of_four_operations_hands_out_no_more_than_the_budget(kind: type[World], handles: int) -> None:
+    ran, reached = every_history(handles, 4, kind)
     assert ran > 700 * handles
     assert len(reached) > 100 * handles

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 Place = str | os.PathLike[str]
 WHOSE = "this person's budget"
-_PERMANENT = "this device, for good"
+PERMANENT = "this device, for good"
 
 
 class Account(Protocol):
@@ -153,7 +153,7 @@ class FileAccount:
 
     def once(self, units: int, what: str, name: str, make: Callable[[], bytes]) -> bytes:
         for attempt in itertools.count(1):
-            paid = self._ledger.charge(amount=units, analyst=_PERMANENT, request_id=f"{name} {attempt}", what=what)
+            paid = self._ledger.charge(amount=units, analyst=PERMANENT, request_id=f"{name} {attempt}", what=what)
             if paid.answer is not None:
                 return bytes.fromhex(paid.answer)
             if not paid.lost:  # one that was charged and never kept may be on its way: another is another charge
