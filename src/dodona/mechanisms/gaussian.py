@@ -115,10 +115,7 @@ class DiscreteGaussian(NoiseFamily):
         """The smallest integer t with P(|X| <= t) >= ``confidence``, judged by ``tail``; above sigma = 512 at most 1
         too large.
         """
-        allowed = fixed.confident(confidence)
-        sigma = math.isqrt(math.ceil(self.variance))
-        guess = math.floor(sigma * Fraction(-NormalDist().inv_cdf(allowed / 2)))
-        return fixed.smallest_integer(lambda t: self.tail(t) <= allowed, guess)
+        return _quantile(self, fixed.confident(confidence))
 
     def scaled(self, factor: Fraction) -> DiscreteGaussian:
         """s times the square of ``factor``."""
@@ -153,6 +150,14 @@ class DiscreteGaussian(NoiseFamily):
     def drawn(cls, slow: bool) -> Iterable[tuple[str, DiscreteGaussian]]:
         """From a standard deviation of 64 on a draw is a table, uniform bits and a coin."""
         return [(f"{cls.name}, variance {s:,}", cls(Fraction(s))) for s in ((1, 4200) if slow else (1,))]
+
+
+@lru_cache(maxsize=1024)
+def _quantile(noise: DiscreteGaussian, allowed: float) -> int:
+    """The smallest integer whose tail is at most ``allowed``. Kept: a scale is priced again and again."""
+    sigma = math.isqrt(math.ceil(noise.variance))
+    guess = math.floor(sigma * Fraction(-NormalDist().inv_cdf(allowed / 2)))
+    return fixed.smallest_integer(lambda t: noise.tail(t) <= allowed, guess)
 
 
 @lru_cache(maxsize=256)
