@@ -29,7 +29,7 @@ from dodona.query.plan import compile_query
 from dodona.query.schema import Flag, Integer, Schema
 from dodona.query.statistic import as_expr
 from dodona.release.conjunctions import conjunctions
-from dodona.release.small_database import Domain
+from dodona.synopses.domain import Domain
 from dodona.testing.reference import reference_totals
 
 SCHEMA = Schema({"a": Flag(), "b": Flag(), "x": Integer(0, 2), "y": Flag()})

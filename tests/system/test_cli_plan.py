@@ -134,3 +134,39 @@ def test_a_release_that_cannot_be_planned_is_refused(survey, words, told):
     found = run("release", survey, *words).exception
     assert isinstance(found, Refused)
     assert told in str(found)
+
+
+def test_a_class_is_planned_by_name_by_prefixes_and_of_a_survey(tmp_path):
+    shown = run("class", "monomial", "--size", "3", "--epsilon", "1").output
+    assert "a trusted curator: FEASIBLE" in shown
+    assert "gamma 2 at least 2.6" in shown
+    trusted, local, bound = rows_needed(shown)
+    assert trusted < local
+    assert bound >= 1
+    assert "4.2321 to 4.5114" in run("class", "prefixes", "--size", "65536", "--epsilon", "1").output
+    assert "gamma 2 at least" in run("class", "prefixes", "--size", "32", "--epsilon", "1").output
+    schema = dd.Schema({"age": dd.Integer(0, 100, missing=0), "ill": dd.Flag(missing=False)})
+    data = {"age": np.arange(50), "ill": np.arange(50) % 2 == 0}
+    survey = str(write_survey(tmp_path, data, schema, {"epsilon": 1, "delta": 1e-6}, name="data"))
+    wanted = ("--condition", "age >= 40", "--condition", "age >= 40 AND ill", "--epsilon", "1")
+    assert "3 points" in run("class", "listed", survey, *wanted).output
+    made = run("class", "boxes", survey, "--columns", "age", "--cuts", "20,40", "--epsilon", "1").output
+    assert "5 of 3 points" in made
+    assert run("class", "circles", survey, "--columns", "age", "--epsilon", "1").exit_code == 2
+    assert run("class", "boxes", "--epsilon", "1").exit_code == 2
+
+
+def test_the_map_of_classes_in_rows():
+    shown = run("map", "--bits", "12", "--epsilon", "1").output
+    for name in ("conjunctions", "decision-lists", "parities", "points", "thresholds", "masked parity"):
+        assert name in shown
+    assert "no fewer than" in next(line for line in shown.splitlines() if line.startswith("parities"))
+
+
+def test_functions_of_sets_and_what_nobody_can_do():
+    shown = run("submodular", "--elements", "20", "--epsilon", "1").output
+    assert "VACUOUS" in shown
+    assert "Theorem 3.5" in shown
+    walls = run("barrier", "--columns", "30", "--alpha", "0.001").output
+    for theorem in ("Theorem B.3", "Theorem B.1", "equation (19)", "Theorem 5.1, mended", "BLR Theorem 5.1"):
+        assert theorem in walls

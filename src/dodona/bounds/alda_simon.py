@@ -21,6 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dodona.bounds import Outcome, Outlook
+from dodona.bounds.factorisation import margins
 from dodona.errors import BadEffort, Unsupported
 from dodona.privacy.budget import Cost
 from dodona.privacy.numbers import Number, exact
@@ -28,6 +29,7 @@ from dodona.privacy.numbers import Number, exact
 Signs = NDArray[np.int8]
 Floats = NDArray[np.float64]
 MOST_ENTRIES = 20_000_000
+QUICK = 300  # points and members
 
 
 def sign_matrix(name: str, bits: int) -> Signs:
@@ -68,7 +70,8 @@ def best_forster_bound(signs: Signs, rounds: int = 60) -> tuple[float, Floats]:
     for step in range(1, rounds + 1):
         norm, left = _top(matrix * np.sqrt(q))
         found = math.sqrt(matrix.shape[0]) / norm
-        best, kept, since = (found, q, 0) if found > best * (1 + 1e-9) else (best, kept, since + 1)
+        since = 0 if found > best * (1 + 1e-3) else since + 1
+        best, kept = (found, q) if found > best else (best, kept)
         if since > 8:
             break
         load = (left @ matrix) ** 2  # d |A_q|^2 / d q_j
@@ -88,17 +91,17 @@ def _top(matrix: Floats) -> tuple[float, Floats]:
 def sq_dimension(signs: Signs) -> int:
     """A lower bound of the SQ dimension: a greedy set of d functions with pairwise correlations at most 1/d in size."""
     matrix = np.asarray(signs, dtype=np.float64)
-    correlations = np.abs(matrix.T @ matrix) / matrix.shape[0]
-    count = matrix.shape[1]
-    best = 1
-    for size in sorted({1, count, *(round(count ** (i / 24)) for i in range(25))}):
+    count, best = matrix.shape[1], 1
+    for size in sorted({1, count, *(round(count ** (i / 16)) for i in range(17))}):
         allowed, chosen = np.ones(count, dtype=np.bool_), 0
         while allowed.any() and chosen < size:
             function = int(np.argmax(allowed))
             chosen += 1
-            allowed &= correlations[function] <= 1 / size + 1e-12
+            allowed &= np.abs(matrix[:, function] @ matrix) <= len(matrix) * (1 / size + 1e-12)
             allowed[function] = False
         best = max(best, min(chosen, size))
+        if chosen < size // 4:  # larger sets ask for less correlation: fewer and fewer
+            break
     return best
 
 
@@ -160,12 +163,13 @@ class Limits:
     rows: float
 
 
-def least_rows(forster: float, epsilon: float, unbalanced: float = 0.0) -> Limits:
+def least_rows(forster: float, epsilon: float, unbalanced: float = 0.0, extended: float | None = None) -> Limits:
     """Weak usefulness at beta = 1/3 needs an average statistical difference of 1/3 (printed: 5/21 on 7/8 of the
-    class).
+    class). ``extended``: Forster's bound of the balanced extension, where it was computed; else by Lemma 7.
     """
     spread = math.expm1(epsilon) ** 2
     inverse = 1 / forster**2 + 2 * math.sqrt(unbalanced) / forster + unbalanced  # Lemma 7; 1/FB^2 when balanced
+    inverse = inverse if extended is None else min(inverse, 1 / extended**2)
     printed = (5 / 21) / (2 * unbalanced + 4 * (spread * inverse) ** (1 / 3))
     # 2 Delta n + sqrt(2 n U) >= 1/3, solved for sqrt(n).
     u = spread * inverse
@@ -190,6 +194,22 @@ def theorem_8_dimension(points: int, functions: int, margin: float, beta: float)
     return math.ceil(first + 128 / margin**2 * math.log(8 * functions / beta))
 
 
+def _extended_bound(kept: Signs, weights: Floats, unbalanced: float) -> float | None:
+    """Forster's bound of the balanced extension itself, where there is one; Lemma 7 bounds it from below."""
+    if not unbalanced or kept.size * (1 + unbalanced) > MOST_ENTRIES:
+        return None
+    sums = np.abs(kept.astype(np.int64).sum(axis=0))
+    return None if ((sums.max() - sums) % 2).any() else forster_bound(balanced_extension(kept), weights)
+
+
+def _margin_of(signs: Signs) -> tuple[float, float]:
+    """Proven from both sides where Newton's steps are quick, else by an arrangement and Forster's bound."""
+    if sum(signs.shape) > QUICK:
+        return margin_bounds(signs, rounds=10)
+    found = margins(signs, gap=0.005)
+    return found.lower, found.upper
+
+
 def plan_matrix(signs: Signs, epsilon: Number, *, rows: int | None = None) -> Outlook:
     """Whether one epsilon-private response can serve a class given as a sign matrix (points by functions), even weakly.
 
@@ -203,11 +223,12 @@ def plan_matrix(signs: Signs, epsilon: Number, *, rows: int | None = None) -> Ou
     best = Limits(1.0, 1.0, 0.0, 0.0)
     for limit in sorted(set(np.quantile(lean, [0, 0.25, 0.5, 0.75, 1]).tolist())):
         kept = matrix[:, lean <= limit + 1e-12]
-        found = least_rows(best_forster_bound(kept)[0], float(budget), limit)
+        forster, weights = best_forster_bound(kept)
+        found = least_rows(forster, float(budget), limit, extended=_extended_bound(kept, weights, limit))
         best = max(best, found, key=lambda one: one.rows)
     bound = math.ceil(best.rows)
     enough = rows is None or rows >= bound
-    margin = margin_bounds(matrix, rounds=60)
+    margin = _margin_of(matrix)
     return Outlook(
         f"{matrix.shape[1]:,} functions of {matrix.shape[0]:,} points, even weakly, nobody trusted",
         Outcome.VACUOUS if enough else Outcome.INFEASIBLE,
@@ -218,7 +239,7 @@ def plan_matrix(signs: Signs, epsilon: Number, *, rows: int | None = None) -> Ou
         why=f"With fewer than {bound:,} rows no scheme can be weakly useful for all of them; with more, one may.",
         details={
             "forster_bound": best.forster,
-            "sq_dimension_at_least": sq_dimension(matrix) if matrix.shape[1] <= 512 else math.nan,
+            "sq_dimension_at_least": sq_dimension(matrix),
             "margin_at_least": margin[0],
             "margin_at_most": margin[1],
             "imbalance": imbalance(matrix),

@@ -15,6 +15,7 @@ from typing import Annotated
 import typer
 
 from dodona import __version__
+from dodona.cli import classes as _classes  # noqa: F401 - adds its commands to ``dodona plan``
 from dodona.cli import show
 from dodona.cli.draft import draft, new
 from dodona.cli.plan import audit, plan_app

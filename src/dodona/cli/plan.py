@@ -49,12 +49,12 @@ def queries(
     from dodona.bounds.klnrs import plan_queries, plan_shuffled
     from dodona.bounds.sulq import statistical_queries
 
-    tau, failure = _real(tolerance, "tolerance"), _real(beta, "beta")
+    tau, failure = real(tolerance, "tolerance"), real(beta, "beta")
     trusted = statistical_queries(rows, [tau] * count, epsilon, delta, failure)
-    _show("a trusted curator", [trusted])
-    _show("an anonymous shuffler", [plan_shuffled(count, tolerance, epsilon, delta, rows=rows, beta=beta)])
+    show("a trusted curator", [trusted])
+    show("an anonymous shuffler", [plan_shuffled(count, tolerance, epsilon, delta, rows=rows, beta=beta)])
     local = plan_queries(count, tolerance, epsilon, rows=rows, beta=beta)
-    _show("nobody trusted", [local])
+    show("nobody trusted", [local])
     if trusted.rows_needed and local.rows_needed:
         typer.echo(f"\nthe price of distrust: {local.rows_needed / trusted.rows_needed:,.0f} times the rows")
 
@@ -71,7 +71,7 @@ def question(
     from dodona.oracles.collected import side_by_side
 
     for outlook in side_by_side(Config.read(survey).open_table(), text, epsilon, delta):
-        _show(outlook.method, [replace(outlook, method="")])
+        show(outlook.method, [replace(outlook, method="")])
 
 
 @plan_app.command("learn")
@@ -85,10 +85,11 @@ def learn(
     rows: Rows = None,
 ) -> None:
     """Learn the best of a class privately: rows needed with and without privacy, and with nobody trusted."""
-    from dodona.bounds.klnrs import plan_learn, plan_queries
+    from dodona.bounds.klnrs import plan_queries
+    from dodona.bounds.learning import plan_learn
 
     verdicts = plan_learn(name, dimension, width=width, alpha=alpha, beta=beta, epsilon=epsilon, rows=rows)
-    _show("a trusted curator", verdicts)
+    show("a trusted curator", verdicts)
     if name == "parities" and width >= dimension:
         typer.echo("\nnobody trusted: impossible from any number of rows polynomial in the bits (KLNRS Corollary 5.15)")
         return
@@ -96,8 +97,8 @@ def learn(
     if members > 10**7:
         typer.echo(f"\nnobody trusted: asking each of {members:.3g} members is out of reach; use `dodona plan local`")
         return
-    half = str(_real(alpha, "alpha") / 2)
-    _show("nobody trusted, asking every member at once", [plan_queries(members, half, epsilon, rows=rows, beta=beta)])
+    half = str(real(alpha, "alpha") / 2)
+    show("nobody trusted, asking every member at once", [plan_queries(members, half, epsilon, rows=rows, beta=beta)])
 
 
 @plan_app.command("local")
@@ -112,7 +113,7 @@ def local(
     """Serve a whole class by one randomised response of each person: possible, from how many, or why not."""
     from dodona.bounds.alda_simon import plan_class
 
-    _show("nobody trusted", [plan_class(name, bits, epsilon, rows=rows, tolerance=tolerance, beta=beta)])
+    show("nobody trusted", [plan_class(name, bits, epsilon, rows=rows, tolerance=tolerance, beta=beta)])
 
 
 @plan_app.command("release")
@@ -133,25 +134,26 @@ def release(
     found, read = read_settings(kind, settings)
     effort = Effort.divisible(free=False, share=share, epsilon=epsilon, rho=rho)
     curator = Config.read(survey).open_curator("plan", asking=False)
-    _show(f"{kind}, a trusted curator", found.plan(curator, **read, effort=effort))
+    show(f"{kind}, a trusted curator", found.plan(curator, **read, effort=effort))
 
 
 def _members(name: str, dimension: int, width: int) -> int:
     import math
 
-    from dodona.bounds.klnrs import LOG_SIZES
+    from dodona.bounds.learning import LOG_SIZES
 
     size = LOG_SIZES[name](dimension, width)
     return round(math.exp(size)) if size < 40 else 10**18
 
 
-def _real(text: str, name: str) -> float:
+def real(text: str, name: str) -> float:
+    """A number or a fraction, as typed."""
     from dodona.privacy.numbers import exact
 
     return float(exact(text, name))
 
 
-def _show(who: str, outlooks: Sequence[Outlook]) -> None:
+def show(who: str, outlooks: Sequence[Outlook]) -> None:
     """An outlook as a short block: who is trusted, the outcome, then what it takes."""
     for outlook in outlooks:
         rows = "no number of rows named" if outlook.rows_needed is None else f"{outlook.rows_needed:,} rows"

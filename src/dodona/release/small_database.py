@@ -20,8 +20,8 @@ two steps failing with probability 1/40. This holds for the rows as they are, wi
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import replace
 from fractions import Fraction
 from typing import Any, Unpack
 
@@ -37,21 +37,17 @@ from dodona.oracles.answer import Bill
 from dodona.oracles.effort import NEARLY, Divisible, Effort, combined
 from dodona.oracles.oracle import Oracle
 from dodona.oracles.synopsis import Header, Synopsis
-from dodona.query.expr import columns_of
-from dodona.query.plan import compile_query
 from dodona.query.schema import Category, Flag, Integer, Schema
-from dodona.query.statistic import Stack, Value
+from dodona.query.statistic import Value
 from dodona.release.registry import Case, Release, Setting, registered, within
 from dodona.synopses.boxes import Rows
+from dodona.synopses.domain import Domain, read_by
 from dodona.synopses.noise import STATED
 from dodona.synopses.ranges import Axis
-from dodona.synopses.weighted import as_points, pieces
 
 METHODS = ("best", "selection", "iterative")
 MOST_CANDIDATES = 20_000_000
 TOO_MANY = 10**300
-MOST_POINTS = 2**20
-MOST_TRUTHS = 2**31
 CERTIFICATE = Fraction(1, 5)  # of the budget: it tells how good the built table is
 Floats = NDArray[np.float64]
 
@@ -296,55 +292,6 @@ def _drawn(weights: Floats, size: int) -> NDArray[np.intp]:
     return np.minimum(np.searchsorted(np.cumsum(weights), places), len(weights) - 1)
 
 
-@dataclass(frozen=True, eq=False)
-class Domain:
-    """Every combination of the values that some columns can take, each a point.
-
-    ``columns``: for each column, its value at every point (as a table would hold it).
-    """
-
-    schema: Schema
-    columns: Mapping[str, NDArray[Any]]
-
-    @staticmethod
-    def of(schema: Schema, names: Sequence[str], bits: int | None) -> Domain:
-        """All combinations; number columns at their own precision or at ``bits`` bits."""
-        values = {name: _values(schema, name, bits) for name in names}
-        size = math.prod(map(len, values.values()))
-        if size > MOST_POINTS:
-            raise Unsupported(
-                f"this domain has {size:,} points; at most {MOST_POINTS:,} fit (a weight for each would need "
-                f"{size * 8 / 2**30:.3g} GiB). Take fewer columns or fewer bits."
-            )
-        grids = np.meshgrid(*(np.arange(len(v)) for v in values.values()), indexing="ij")
-        return Domain(schema, {n: v[g.ravel()] for (n, v), g in zip(values.items(), grids, strict=True)})
-
-    @property
-    def size(self) -> int:
-        """How many points."""
-        return len(next(iter(self.columns.values())))
-
-    def truths(self, concepts: ConceptClass) -> NDArray[np.bool_]:
-        """points x members: which member is true of which point."""
-        members = concepts.size(self.schema)
-        if members * self.size > MOST_TRUTHS:
-            raise Unsupported(
-                f"{members:,} members on {self.size:,} points would need {members * self.size / 2**30:.3g} GiB: "
-                "take a smaller class or domain."
-            )
-        points, count = as_points(self.schema, self.columns)
-        plan = compile_query(Stack(tuple(map(Value, concepts.members(self.schema)))), self.schema, level=True)
-        (block,) = pieces(plan, self.schema, points, count)
-        return np.stack([piece.values > 0.5 for piece in block], axis=1)
-
-
-def read_by(concepts: ConceptClass, schema: Schema) -> list[str]:
-    """The columns the class reads, in the schema's order."""
-    found = frozenset(name for member in concepts.members(schema) for name in columns_of(member))
-    own = {schema.find(name) for name in found}
-    return [name for name in schema if name in own]
-
-
 def _pointwise(schema: Schema, name: str, bits: int | None) -> bool:
     """Whether every row's value is a point of the domain: none may be missing, and no cell holds two numbers."""
     column = schema[name]
@@ -353,15 +300,6 @@ def _pointwise(schema: Schema, name: str, bits: int | None) -> bool:
     return isinstance(column, Flag | Category) or (
         isinstance(column, Integer) and Axis.of(schema, name, bits).width == 1
     )
-
-
-def _values(schema: Schema, name: str, bits: int | None) -> NDArray[Any]:
-    column = schema[name]
-    if isinstance(column, Flag):
-        return np.array([False, True])
-    if isinstance(column, Category):
-        return np.array(column.values)
-    return Axis.of(schema, name, bits).points()
 
 
 def _cases() -> list[Case]:

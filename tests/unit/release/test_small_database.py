@@ -13,8 +13,9 @@ from dodona.errors import BadQuery, Unsupported
 from dodona.oracles.exact import Exact
 from dodona.privacy.budget import Budget
 from dodona.query.schema import Category, Flag, Integer, Real, Schema
-from dodona.release.small_database import Domain, listing, small_database
+from dodona.release.small_database import listing, small_database
 from dodona.synopses import load
+from dodona.synopses.domain import Domain
 from dodona.testing.oracles import seeded_curator
 
 SCHEMA = Schema({"a": Flag(), "k": Category("x", "y", "z"), "v": Integer(0, 3)})
