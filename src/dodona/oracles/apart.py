@@ -6,20 +6,22 @@ read (``Curator``); elsewhere they are asked one after the other.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
 
 import numpy as np
 
-from dodona.errors import BadEffort
+from dodona.errors import BadEffort, Refused, Unsupported
 from dodona.mechanisms import DiscreteGaussian, DiscreteLaplace
 from dodona.oracles.answer import Answer, Bill, Numbers, Price
 from dodona.oracles.effort import combined
 from dodona.oracles.finishing import expected_apart
 from dodona.oracles.oracle import Request
-from dodona.privacy.budget import FREE, Cost
+from dodona.privacy.budget import FREE, Budget, Cost
+from dodona.privacy.ledger import Charge, Ledger
+from dodona.privacy.ledger.whole import noted
 from dodona.query.quantiles import Apart
 from dodona.query.unit import Bounds
 
@@ -27,9 +29,45 @@ _SUMS = (DiscreteGaussian.name, DiscreteLaplace.name)
 
 
 @dataclass(frozen=True)
+class Part:
+    """One part of what is paid for once: the part ``name`` of the ``series``, of noise that ``told`` says.
+
+    ``cost``: of this part alone, beside the series: nothing, but where a lost one is drawn anew.
+    """
+
+    series: str
+    name: str
+    told: str
+    cost: Cost = FREE
+
+    def charge(self, ledger: Ledger, budget: Budget, asked: Mapping[str, Any]) -> tuple[Charge, int]:
+        """The entry of this part, and how many units were charged with it.
+
+        Two entries of the chain under names of our own, whatever name the asker gave the request: the first pays, and
+        is found again by every later part; the second claims the part, and is there once, over all handles, forks,
+        processes and machines, so that its noise is drawn once. What pays is durable before any part is claimed.
+        """
+        own = {**asked, "what": self.told, "detail": f"series {self.series}; {self.told}", "request_id": self.series}
+        try:
+            paid = ledger.charge(**own)
+        except Refused as refused:
+            if type(refused) is not Refused:  # what is left does not allow it, say
+                raise
+            raise Unsupported(
+                "what was paid for once goes on as it began, under the same schema, effort and version of its noise. "
+                f"This series ({self.told}) was begun otherwise: ask as it was begun, or begin another."
+            ) from None
+        due = budget.units(self.cost)
+        detail = f"part {self.name} of series {self.series}; {self.told}{noted(self.cost) if due else ''}"
+        part = {"request_id": f"{self.series} {self.name}", "what": f"{self.told}; part {self.name}", "detail": detail}
+        claimed = ledger.charge(**{**own, **part, "amount": due, "keys": 0})
+        return claimed, due + (0 if paid.repeated else int(asked["amount"]))
+
+
+@dataclass(frozen=True)
 class Work:
     """What is priced and not yet charged: who pays what for which noise, what is done then, and, of a question, what
-    its answer is promised to be.
+    its answer is promised to be. ``part``: where all of it is paid for once, which part this is.
     """
 
     scope: tuple[int, ...] | None
@@ -37,6 +75,7 @@ class Work:
     name: str
     compute: Callable[[Bill], Any]
     promise: Callable[[Bill], Price] | None = None
+    part: Part | None = None
 
 
 def requests_apart(request: Request, query: Apart) -> list[Request]:

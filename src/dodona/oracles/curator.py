@@ -217,6 +217,7 @@ class Curator(Oracle):
                 bought.name,
                 lambda bill: Finding(bought.run(self._table.engine, self._bits), str(request.query), self.rows, bill),
                 lambda bill: bought.price(request, self.rows, bill, self._due(request, bought.cost)),
+                bought.part,
             )
         if isinstance(request.query, Quantiles):
             choice = self._offer(request, request.query)  # beside other questions never counts of cells
@@ -356,16 +357,20 @@ class Curator(Oracle):
 
     def _charged(self, request: Request, work: Work, restore: Callable[[str], Stored]) -> Stored:
         units, table = self._due(request, work.cost), self._table.bounded(request.bounds)
-        charge = self._ledger.charge(
-            amount=units,
-            analyst=self._analyst,
-            request_id=request.key or secrets.token_hex(16),
-            what=shortened(request.text or str(request.query)),
-            detail=f"{request.fingerprint(work.name)}{table.terms}; table={table.mark}{noted(work.cost)}",
-            scope=work.scope,
-            schema=self.schema.digest,  # what the columns mean: a stored answer is none to another meaning
-            keys=self._budget.key_units(work.cost),
-        )
+        asked: dict[str, Any] = {
+            "amount": units,
+            "analyst": self._analyst,
+            "request_id": request.key or secrets.token_hex(16),
+            "what": shortened(request.text or str(request.query)),
+            "detail": f"{request.fingerprint(work.name)}{table.terms}; table={table.mark}{noted(work.cost)}",
+            "scope": work.scope,
+            "schema": self.schema.digest,  # what the columns mean: a stored answer is none to another meaning
+            "keys": self._budget.key_units(work.cost),
+        }
+        charge = self._ledger.charge(**asked) if work.part is None else None
+        if work.part is not None:
+            charge, units = work.part.charge(self._ledger, self._budget, asked)
+        assert charge is not None
         if charge.lost:
             raise AnswerLost
         if charge.answer is not None:

@@ -32,6 +32,7 @@ from dodona.mechanisms.parity import COIN, ParitySolver, Roles, Words, packed, p
 from dodona.mechanisms.threshold import Threshold, best
 from dodona.mechanisms.weights import EARLY, Rounds, Shown, predicted
 from dodona.oracles.answer import Bill, Price
+from dodona.oracles.apart import Part
 from dodona.oracles.effort import Effort
 from dodona.oracles.noise import pure_epsilon
 from dodona.oracles.oracle import Request
@@ -54,6 +55,7 @@ class Bought:
     run: Callable[[Engine, Bits], Any]
     noise: AdditiveNoise | None = None
     told: str = ""
+    part: Part | None = None
 
     def price(self, request: Request, rows: int | None, bill: Bill, units: int) -> Price:
         """What it costs, and the error of each number it gives, where it says so."""
@@ -88,6 +90,7 @@ def interprets(kind: type[Procedure]) -> Callable[[Interpreter], Interpreter]:
 
 def prepared(procedure: Query, table: Table) -> Prepared:
     """The procedure, by the interpreter for its kind."""
+    from dodona.oracles import instalments  # noqa: F401 - which knows this file
 
     interpreter = _INTERPRETERS.get(type(procedure))
     if interpreter is None:

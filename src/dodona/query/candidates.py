@@ -11,20 +11,23 @@ from __future__ import annotations
 
 import base64
 import binascii
+import math
 import re
 from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dodona.errors import BadQuery
-from dodona.query.expr import Column, Expr, expr_from_json
+from dodona.query.columns import LARGEST_INTEGER
+from dodona.query.expr import Call, Column, Expr, Literal, expr_from_json
 from dodona.query.schema import Schema
-from dodona.query.statistic import Query
+from dodona.query.statistic import Partition, PrefixRoots, Query, Stack, Value
 
 
 class Scores(Query):
@@ -182,9 +185,106 @@ class OpenKeys(Procedure):
         return f"the keys of {self.column}{many}{way}{'' if self.counts else ', without counts'}"
 
 
+MOST_PERIODS = 16_384
+
+
+@dataclass(frozen=True)
+class Running(Procedure):
+    """What is due once ``period`` is over, of counts that are paid for once for all periods (``release.running``).
+
+    ``edges``: where the periods of ``column`` begin, in whole steps of it, and where the last one ends. ``branching``:
+    of the tree whose runs of periods are counted, each once its last period is over; 0 for the square root of the
+    running sums. A part is drawn once, whoever asks and however often. ``again``: where the part was lost before anyone
+    saw it, the number of another draw, which costs by itself. The result: ``totals`` and their ``spread``.
+    """
+
+    column: str
+    edges: tuple[float, ...]
+    branching: int
+    period: int
+    again: int = 0
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.periods <= MOST_PERIODS or any(a >= b for a, b in pairwise(self.edges)):
+            raise BadQuery(f"edges must rise, and make 1 to {MOST_PERIODS:,} periods. Got {self.periods:,}.")
+        if any(edge != math.floor(edge) or abs(edge) > LARGEST_INTEGER for edge in self.edges):
+            raise BadQuery("edges must be whole numbers of a column's steps, within 2^53.")
+        whole = {"branching": self.branching, "period": self.period, "again": self.again}
+        for name, value in whole.items():
+            if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+                raise BadQuery(f"{name} must be a whole number, 0 or more. Got {value!r}.")
+        if self.branching == 1 or self.branching > MOST_PERIODS or self.again > MOST_AGAIN:
+            raise BadQuery(f"branching must be 0 or from 2 to {MOST_PERIODS:,}, again at most {MOST_AGAIN}.")
+        if self.period >= self.periods:
+            raise BadQuery(f"period must be one of 0 to {self.periods - 1}. Got {self.period}.")
+
+    @property
+    def periods(self) -> int:
+        """How many there are."""
+        return len(self.edges) - 1
+
+    @property
+    def spans(self) -> tuple[int, ...]:
+        """How many periods the runs of each level have, single periods first; none for the square root."""
+        found = [1]
+        while self.branching and found[-1] * self.branching < self.periods:
+            found.append(found[-1] * self.branching)
+        return tuple(found) if self.branching else ()
+
+    @property
+    def whole(self) -> Query:
+        """All that is due in all periods, as one question: what is paid for."""
+
+        def by(span: int) -> Expr:
+            ends = (*self.edges[:-1:span], self.edges[-1])
+            return Call("bucket", (Column(self.column), *map(Literal, ends)))
+
+        if not self.branching:
+            return PrefixRoots(by(1))
+        levels = tuple(Partition(by(span), Value(Literal(1.0))) for span in self.spans)
+        return levels[0] if len(levels) == 1 else Stack(levels)
+
+    @property
+    def due(self) -> tuple[int, ...]:
+        """The places in ``whole`` of what the period completes."""
+        if not self.branching:
+            return (self.period,)
+        found, first = [], 0
+        for span in self.spans:
+            run = self.period // span
+            if self.period == min((run + 1) * span, self.periods) - 1:
+                found.append(first + run)
+            first += -(-self.periods // span)
+        return tuple(found)
+
+    def rewritten(self, change: Callable[[Expr], Expr]) -> Running:
+        changed = change(Column(self.column))
+        if not isinstance(changed, Column):
+            raise BadQuery(f"periods are of a column as it is stored, and here {self.column} is computed: {changed}.")
+        return replace(self, column=changed.name)
+
+    def to_json(self) -> dict[str, Any]:
+        stated = {"column": self.column, "edges": [int(edge) for edge in self.edges], "branching": self.branching}
+        again = {"again": self.again} if self.again else {}
+        return {"running": {**stated, "period": self.period, **again}}
+
+    def __str__(self) -> str:
+        way = f"counts by a tree of {self.branching}" if self.branching else "roots of the running sums"
+        again = f", draw {self.again + 1}" if self.again else ""
+        return f"{way} of {self.column}, period {self.period + 1} of {self.periods}{again}"
+
+
+MOST_AGAIN = 1000
+
+
 def procedure_from_json(data: Any) -> Procedure:
     """The inverse of ``to_json``; unknown shapes are refused."""
     match data:
+        case {"running": {"column": str(column), "edges": list(edges), "branching": int(ways), **rest}, **more}:
+            told: Any = rest
+            named = {"period"} <= told.keys() <= {"period", "again"} and not more
+            if named and all(type(edge) is int for edge in edges):
+                return Running(column, tuple(map(float, edges)), ways, **told)
         case {"parity": {"bits": list(bits), "label": label, **sizes}, **rest} if not rest and {*sizes} == {*_SIZES}:
             counts = [size for size in (sizes[name] for name in _SIZES) if type(size) is int]
             if len(counts) == len(_SIZES):
@@ -193,7 +293,7 @@ def procedure_from_json(data: Any) -> Procedure:
             if set(rest) <= {"method", "counts"} and not more and _RATIO.fullmatch(delta):
                 way: Any = rest
                 return OpenKeys(column, each, Fraction(delta), **way)
-    raise BadQuery("a procedure must be a parity or keys, as to_json writes them.")
+    raise BadQuery("a procedure must be a parity, keys or running, as to_json writes them.")
 
 
 # Whole numbers and bits as short text, exact, for values that hold thousands of them and still travel as JSON.

@@ -22,6 +22,9 @@ from dodona.release.intervals import plan_intervals as plan_intervals
 from dodona.release.intervals import quantile as quantile
 from dodona.release.parities import parity as parity
 from dodona.release.parities import plan_parity as plan_parity
+from dodona.release.running import plan_running as plan_running
+from dodona.release.running import running as running
+from dodona.release.running import running_totals as running_totals
 from dodona.release.small_database import plan_small_database as plan_small_database
 from dodona.release.small_database import small_database as small_database
 from dodona.release.submodular import plan_submodular as plan_submodular

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dodona.synopses.forest import Forest
 from dodona.synopses.weighted import Piece
 
 Floats = NDArray[np.float64]
@@ -98,7 +99,7 @@ def _over_cells(values: Floats) -> Floats:
     return np.asarray(values.sum(axis=tuple(range(1, values.ndim))))
 
 
-def noise_by_group(noise: TreeNoise | RootNoise, piece: Piece, run: NDArray[np.intp], shape: Shape) -> Floats:
+def noise_by_group(noise: TreeNoise | RootNoise | Forest, piece: Piece, run: NDArray[np.intp], shape: Shape) -> Floats:
     """The deviation of each group of a partition; ``run``: which count of the ``shape`` a point's rows are part of."""
     count = math.prod(shape)
     key = np.zeros(len(run), dtype=np.intp) if piece.key is None else piece.key

@@ -24,6 +24,7 @@ from dodona.query.plan import Plan
 from dodona.query.program import Program
 from dodona.query.schema import Integer, Real, Schema
 from dodona.query.statistic import Query
+from dodona.synopses.forest import Forest
 from dodona.synopses.noise import STATED, RootNoise, TreeNoise, noise_by_group, sum_margin, tree_noise
 from dodona.synopses.weighted import Piece, Pieces, pieces
 
@@ -232,7 +233,7 @@ class Ranges(Body):
     edges: NDArray[np.int64]
     curve: Floats
     deviation: float
-    noise: TreeNoise | RootNoise | None = None
+    noise: TreeNoise | RootNoise | Forest | None = None
     normal: bool = False
     plain: Floats | None = None
 
@@ -260,9 +261,11 @@ class Ranges(Body):
         if not sound or np.any(np.diff(edges) <= 0) or not np.all(np.isfinite(curve)):
             raise BadTable("the synopsis is damaged: its curve does not cover its axis.")
         told = settings.get("noise")
-        noise: TreeNoise | RootNoise | None = None
+        noise: TreeNoise | RootNoise | Forest | None = None
         if told is not None and "levels" in told:
             noise = tree_noise(told)
+        elif told is not None and "parents" in told:
+            noise = Forest.from_json(told)
         elif told is not None:
             noise = RootNoise(arrays["response"].astype(np.float64), bool(told["circular"]), float(told["spread"]))
         normal = bool(settings.get("normal", False))
