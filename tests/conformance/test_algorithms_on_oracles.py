@@ -191,6 +191,8 @@ CASES = {
     "KMeans": ("numbers", {"n_clusters": 2}, good_clusters),
     "StandardScaler": ("numbers", {}, same_scale),
     "Perceptron": ("class", {}, nearly_as_good(0.03)),
+    "SulqPerceptron": ("class", {"max_iter": 20}, nearly_as_good(0.03)),
+    "SulqID3": ("class", {"max_depth": 2}, nearly_as_good(0.06)),
     "LogisticRegression": ("class", {}, nearly_as_good(0.03)),
     "GaussianNB": ("class", {}, nearly_as_good(0.03)),
     "ID3": ("class", {}, nearly_as_good(0.05)),

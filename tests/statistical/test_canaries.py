@@ -186,6 +186,8 @@ LEARNERS = {
     "KMeans": (NUMBERS, {"n_clusters": 2}, None),
     "StandardScaler": (NUMBERS, {}, None),
     "Perceptron": ((*NUMBERS, "label"), {"max_iter": 4}, "label"),
+    "SulqPerceptron": ((*NUMBERS, "label"), {"max_iter": 4}, "label"),
+    "SulqID3": ((*NUMBERS, *FLAGS, "label"), {"max_depth": 2}, "label"),
     "LogisticRegression": ((*NUMBERS, "label"), {"max_iter": 4}, "label"),
     "GaussianNB": ((*NUMBERS, "label"), {}, "label"),
     "ID3": ((*NUMBERS, *FLAGS, "label"), {}, "label"),

@@ -112,6 +112,12 @@ def perceptron_rounds(radius: float, margin: float) -> int:
     return math.ceil(32 * (radius / margin) ** 2)
 
 
+def perceptron_stops(variance: float, dimension: int, rounds: int, margin: float, failure: float = 0.05) -> float:
+    """The misclassified rows down to which Theorem 3's |n_j| <= margin/4 holds in all rounds, n_j the noise of u/s."""
+    length = math.sqrt(dimension) + math.sqrt(2 * math.log(rounds / _fraction(failure, "failure")))
+    return 4 * math.sqrt(variance) * length / margin
+
+
 def perceptron(
     rows: int,
     dimension: int,
@@ -134,8 +140,7 @@ def perceptron(
     n, d = _count(rows, "rows"), _count(dimension, "dimension")
     rounds, rho = perceptron_rounds(radius, margin), _rho(epsilon, delta)
     variance = rounds * max(1 + radius**2, 4 * radius**2) / (2 * float(rho))
-    length = math.sqrt(d) + math.sqrt(2 * math.log(rounds / _fraction(failure, "failure")))
-    stops = 4 * math.sqrt(variance) * length / margin
+    stops = perceptron_stops(variance, d, rounds, margin, failure)
     wanted = _fraction(error, "error")
     left = stops / n
     outcome = Outcome.FEASIBLE if left <= wanted else Outcome.VACUOUS if left >= 0.5 else Outcome.INFEASIBLE

@@ -3,12 +3,14 @@ from dodona.learn.agnostic import CompressionLearner as CompressionLearner
 from dodona.learn.agnostic import ParityLearner as ParityLearner
 from dodona.learn.agnostic import distinct_labelings as distinct_labelings
 from dodona.learn.id3 import ID3 as ID3
+from dodona.learn.id3.printed import SulqID3 as SulqID3
 from dodona.learn.kmeans import KMeans as KMeans
 from dodona.learn.logistic import LogisticRegression as LogisticRegression
 from dodona.learn.naive_bayes import GaussianNB as GaussianNB
 from dodona.learn.pca import PCA as PCA
 from dodona.learn.pca import SVD as SVD
 from dodona.learn.perceptron import Perceptron as Perceptron
+from dodona.learn.perceptron import SulqPerceptron as SulqPerceptron
 from dodona.learn.ridge import Ridge as Ridge
 from dodona.learn.scaler import StandardScaler as StandardScaler
 from dodona.learn.sq.rules import ConjunctionLearner as ConjunctionLearner

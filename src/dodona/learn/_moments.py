@@ -116,16 +116,18 @@ def inflation(ladder: Ladder, radius: float | None) -> float:
     return whole / max(whole - ladder.lost(radius**2), 1e-3 * whole) if whole > 0 else 1.0
 
 
-def spectrum(moments: Moments) -> tuple[NDArray[np.float64], Matrix]:
+def spectrum(moments: Moments, *, printed: bool = False) -> tuple[NDArray[np.float64], Matrix]:
     """Eigenvalues, largest first, shrunk to what lies behind them; eigenvectors as columns, largest entry positive.
 
     Under symmetric noise of level sigma an eigenvalue l > sigma sqrt(d) shows as x = l + sigma^2 d / l (Benaych-Georges
     and Nadakuditi 2011, Theorem 2.1, for Wigner noise), so l = (x + sqrt(x^2 - 4 sigma^2 d)) / 2; below the edge
-    nothing can be told from noise, and the eigenvalue is 0.
+    nothing can be told from noise, and the eigenvalue is 0. ``printed``: as they are (SuLQ 4.1), none below 0.
     """
     values, vectors = np.linalg.eigh(moments.matrix)
     values, vectors = values[::-1], vectors[:, ::-1]
     signs = np.sign(vectors[np.abs(vectors).argmax(axis=0), np.arange(len(values))])
+    if printed:
+        return np.maximum(values, 0.0), vectors * np.where(signs == 0, 1.0, signs)
     edges = moments.edges(vectors)
     beyond = np.maximum(values, 0.0) ** 2 - edges**2
     shrunk = np.where(beyond > 0, (values + np.sqrt(np.maximum(beyond, 0.0))) / 2, 0.0)
@@ -185,8 +187,13 @@ class Covariance:
     inflation: float
 
 
-def covariance_of(oracle: Oracle, task: Task) -> Covariance:
-    """Mean and covariance of the task's features in one common unit, for its share of the budget."""
+def covariance_of(oracle: Oracle, task: Task, *, printed: bool = False) -> Covariance:
+    """Mean and covariance of the task's features in one common unit, for its share of the budget.
+
+    ``printed``: all sums and products at once, in the box, whatever the noise (SuLQ 4.1).
+    """
+    if printed:
+        return _at_once(oracle, alike(task.features), task.rows, task.share)
     return covariance_in(oracle, alike(task.features), task.rows, task.share, PAR)
 
 

@@ -135,6 +135,7 @@ class SVD(Projection):
     ``n_components``: how many; None: those above the noise. Parameters and units as ``PCA``; attributes as
     scikit-learn's ``TruncatedSVD``: ``components_``, ``singular_values_``, ``explained_variance_`` (of the projected
     rows), ``explained_variance_ratio_``; and ``n_components_``, ``n_samples_``, ``cost_``, ``receipt_``, ``subspace``.
+    ``printed``: the paper's SVD(k): one noisy matrix in the box of the schema's bounds, its eigenvectors as they are.
     """
 
     def __init__(
@@ -145,12 +146,14 @@ class SVD(Projection):
         delta: Number = 0,
         bounds: Any = None,
         share: Number = 1,
+        printed: bool = False,
     ) -> None:
         self.n_components = n_components
         self.epsilon = epsilon
         self.delta = delta
         self.bounds = bounds
         self.share = share
+        self.printed = printed
 
     @property
     def origin(self) -> NDArray[np.float64]:
@@ -162,10 +165,11 @@ class SVD(Projection):
         task = task_of(self, X)
         kept_components(self.n_components, np.ones(len(task.features)), len(task.features))
         oracle = task.recorded(self)
-        found = covariance_of(oracle, task)
+        found = covariance_of(oracle, task, printed=self.printed)
         covariance = found.moments.matrix * found.inflation
         mean = found.mean / found.unit
-        values, vectors = spectrum(Moments(covariance + np.outer(mean, mean), found.moments.spread * found.inflation))
+        moments = Moments(covariance + np.outer(mean, mean), found.moments.spread * found.inflation)
+        values, vectors = spectrum(moments, printed=self.printed)
         k = kept_components(self.n_components, values, len(values))
         vectors = vectors[:, :k]
         self._keep(found, vectors, np.zeros(len(values)))
@@ -197,7 +201,8 @@ class PCA(Projection):
     After the fit, in the columns' own units: ``components_``, ``mean_``, ``explained_variance_`` (shrunk by what the
     noise adds; 0 for a component lost in it), ``explained_variance_ratio_``, ``singular_values_``,
     ``noise_variance_``, ``noise_edge_`` (the largest eigenvalue noise alone would show), ``n_components_``,
-    ``n_samples_``, ``cost_``, ``receipt_``; ``subspace`` for ``oracle.project``.
+    ``n_samples_``, ``cost_``, ``receipt_``; ``subspace`` for ``oracle.project``. ``printed``: as for ``SVD``, about the
+    noisy mean (SuLQ 4.1.1).
     """
 
     def __init__(
@@ -208,12 +213,14 @@ class PCA(Projection):
         delta: Number = 0,
         bounds: Any = None,
         share: Number = 1,
+        printed: bool = False,
     ) -> None:
         self.n_components = n_components
         self.epsilon = epsilon
         self.delta = delta
         self.bounds = bounds
         self.share = share
+        self.printed = printed
 
     @property
     def origin(self) -> NDArray[np.float64]:
@@ -225,8 +232,8 @@ class PCA(Projection):
         task = task_of(self, X)
         kept_components(self.n_components, np.ones(len(task.features)), len(task.features))
         oracle = task.recorded(self)
-        found = covariance_of(oracle, task)
-        values, vectors = spectrum(found.moments)
+        found = covariance_of(oracle, task, printed=self.printed)
+        values, vectors = spectrum(found.moments, printed=self.printed)
         k = kept_components(self.n_components, values, len(values))
         self.mean_ = found.mean
         self._keep(found, vectors[:, :k], self.mean_)
