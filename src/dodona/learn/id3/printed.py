@@ -105,12 +105,12 @@ class SulqID3(ID3):
         node.children = [Node(0.0, allowed, node.depth + 1) for _ in branches]  # step 6
 
     def _levels(self, task: Task) -> int:
-        if self.max_depth < 1 or self.n_bins < 2 or not self.tolerance > 0 or not 0 < self.failure < 1:
+        if self.max_depth < 1 or (self.n_bins or 0) < 2 or not self.tolerance > 0 or not 0 < self.failure < 1:
             raise BadQuery("max_depth must be at least 1, n_bins 2, tolerance positive, and failure in (0, 1).")
         return min(self.max_depth, len(task.names)) + 1
 
     def _attributes(self, task: Task) -> list[Attribute]:
-        return attributes_of(task.oracle.schema, task.names, self.n_bins, self.edges or {})
+        return attributes_of(task.oracle.schema, task.names, self.n_bins or 2, self.edges or {})
 
     def _gamma(self, task: Task, attributes: Sequence[Attribute]) -> float:
         t = max([len(task.classes), *(attribute.cells for attribute in attributes)])
