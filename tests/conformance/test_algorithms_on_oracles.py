@@ -246,7 +246,8 @@ def test_same_code_everywhere(name, oracle_name):
     model.fit(oracle) if target is None else model.fit(oracle, y=target)
 
     for attribute, values in numbers_of(model):
-        assert np.isfinite(values).all(), attribute
+        # The error of what is lost in noise is infinite; no number beside it is.
+        assert np.isfinite(values).all() or (attribute.endswith("_error_") and not np.isnan(values).any()), attribute
     data = rows(seed=5, count=200)
     features = data[[column for column in COLUMNS[task] if column != target]]
     made = model.predict(features) if hasattr(model, "predict") else model.transform(features)

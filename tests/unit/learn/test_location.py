@@ -134,7 +134,7 @@ def test_a_second_look_without_noise_changes_nothing() -> None:
 def test_lengths_are_asked_for_only_where_the_noise_would_show_them(epsilon: float, questions: int) -> None:
     rows = low_rows(300, 12)
     table = table_of(rows)
-    oracle = Recorded(seeded_curator(table, Budget(epsilon=epsilon, delta=1e-6), 0))
+    oracle = Recorded(seeded_curator(table, Budget(epsilon=epsilon, delta=1e-6), 0), "lengths")
     found = near_mean(oracle, features(table), len(rows), 1)
     assert len(oracle.bills) == questions
     assert sum(bill.share for bill in oracle.bills) == pytest.approx(1.0, rel=1e-6)

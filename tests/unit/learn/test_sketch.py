@@ -29,7 +29,7 @@ def test_drawn_rows_lie_where_the_rows_do() -> None:
     scaled, held = table()
     curator = seeded_curator(held, dd.Budget(epsilon=2, delta=1e-6), 0)
     task = task_of(ID3(), curator, "c", kind="class")
-    oracle = Recorded(curator)
+    oracle = Recorded(curator, "sketch")
     rows, chances, decided = sketched(oracle, task, Fraction(1, 2))
     np.testing.assert_allclose(rows.mean(axis=0), scaled.mean(axis=0), atol=0.03)
     np.testing.assert_allclose(np.cov(rows.T), np.cov(scaled.T), atol=0.02)

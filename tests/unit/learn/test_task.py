@@ -66,7 +66,7 @@ def test_a_private_number_of_rows_is_refused() -> None:
 
 
 def test_recorded_keeps_every_bill() -> None:
-    oracle = Recorded(seeded_curator(conformance_table(), Budget(epsilon=1, delta=1e-6), seed=0))
+    oracle = Recorded(seeded_curator(conformance_table(), Budget(epsilon=1, delta=1e-6), seed=0), "bills")
     oracle.ask("age >= 65", share=0.1)
     oracle.price("age >= 65", share=0.5)
     oracle.select(["smoker", "age >= 65"], share=0.2)

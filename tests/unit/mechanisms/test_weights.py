@@ -191,11 +191,13 @@ def test_refused() -> None:
 def test_the_threshold_is_the_lowest_that_delta_pays_for() -> None:
     """By the noise's own terms, summed; at steps that are coarse enough for one to matter."""
     for threshold in SMALL:
+        lowest = threshold.least - max(threshold.lone)
+        chances = [float(threshold.noise.probability(k)[0]) for k in range(lowest, 400)]
         tails = [
-            1 - (1 - sum(threshold.noise.probability(k)[0] for k in range(threshold.least - weight, 400))) ** number
+            1 - (1 - math.fsum(chances[threshold.least - weight - lowest :])) ** number
             for number, weight in enumerate(threshold.lone, 1)
         ]
-        assert max(tails) <= threshold.delta <= max(tails) * F(5, 4)
+        assert max(tails) * (1 - 1e-12) <= threshold.delta <= max(tails) * 5 / 4
 
 
 def test_noise_is_of_the_scale_that_was_paid_for() -> None:

@@ -367,7 +367,7 @@ def test_intervals_plan_both_ways_and_take_the_better():
 def test_what_stands_in_front_of_a_curator_passes_it_on():
     told = []
     curator = opened()
-    front = Recorded(Counted(curator.select_columns("x"), "r", lambda asked, share: told.append((asked, share))))
+    front = Recorded(Counted(curator.select_columns("x"), "r", lambda asked, share: told.append((asked, share))), "fit")
     pure = front.purely()
     assert set(pure.schema) == {"x"}
     pure.ask("x", share=F(1, 4))

@@ -32,7 +32,7 @@ EVERY = [(found, case) for found in registered_releases().values() for case in f
 def published(found: Release, case: Case) -> tuple[Any, Outlooks, Any]:
     """(the curator, the plan, the synopsis) of a case, at all of a small budget."""
     columns = dict(case.draw(case.rows, np.random.default_rng(1)))
-    table = dd.Table(columns, case.schema, neighbours=case.neighbours, name="t")
+    table = dd.Table(columns, case.schema, neighbours=case.neighbours, name="t", unit=case.unit)
     budget = dd.Budget(epsilon=2, delta="1e-6", keys=case.keys) if case.delta else dd.Budget(epsilon=2)
     curator = seeded_curator(table, budget, 1)
     before = curator.left
