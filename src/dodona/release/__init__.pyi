@@ -14,6 +14,9 @@ from dodona.release.halfspaces import plan_halfspaces as plan_halfspaces
 from dodona.release.heavy_hitters import TextCode as TextCode
 from dodona.release.heavy_hitters import heavy_hitters as heavy_hitters
 from dodona.release.heavy_hitters import plan_heavy_hitters as plan_heavy_hitters
+from dodona.release.hierarchy import areas as areas
+from dodona.release.hierarchy import hierarchy as hierarchy
+from dodona.release.hierarchy import plan_hierarchy as plan_hierarchy
 from dodona.release.intervals import cdf as cdf
 from dodona.release.intervals import histogram as histogram
 from dodona.release.intervals import intervals as intervals

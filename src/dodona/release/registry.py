@@ -29,7 +29,7 @@ from dodona.query.expr import Call, Column
 from dodona.query.schema import Schema
 from dodona.query.unit import Unit
 
-KINDS_OF_SETTING = ("columns", "column", "whole", "number", "truth", "choice", "edges", "bits", "value")
+KINDS_OF_SETTING = ("columns", "column", "whole", "number", "truth", "choice", "edges", "bits", "names", "value")
 EFFORTS = frozenset({"share", "epsilon", "rho", "effort", "confidence", "stated"})
 
 
@@ -38,9 +38,10 @@ class Setting:
     """One keyword of a release; which are required, and what the others are unless given, its function says.
 
     ``kind``: "columns" or "column" (names, of columns of these ``types``: "integer", "real", "category", "flag"),
-    "whole" or "number" (from ``least`` to ``most``), "truth", "choice" (one of ``choices``), "edges" (how
-    many buckets, or their edges by column), "bits" (a whole number, or one for each column), or "value": a value of
-    Python, such as a class of concepts, which no request and no form can state. ``words``: for a person who fills
+    "whole" or "number" (from ``least`` to ``most``), "truth", "choice" (one of ``choices``), "edges" (how many buckets,
+    or their edges by column), "bits" (a whole number, or one for each column), "names" (what each of some names has:
+    another name, or a whole number), or "value": a value of Python, such as a class of concepts, which no request and
+    no form can state. ``words``: for a person who fills
     in a form. ``start``: what the form proposes; where it is None and the setting is not required, the form leaves
     it out.
     """
@@ -74,6 +75,9 @@ class Setting:
                 return {"true": True, "false": False}[text.lower()]
             if self.kind == "edges" and text.strip().isdecimal():
                 return int(text)
+            if self.kind == "names":
+                pairs = [pair.rpartition(":") for pair in text.split(";") if pair.strip()]
+                return {name.strip(): _name_or_number(value.strip()) for name, _, value in pairs}
             if self.kind == "edges":
                 named = [line.partition(":") for line in text.split(";")]
                 return {name.strip(): [float(edge) for edge in ends.split(",")] for name, _, ends in named}
@@ -82,11 +86,18 @@ class Setting:
         return text
 
 
+def _name_or_number(text: str) -> str | int:
+    if not text:
+        raise ValueError("nothing stands there")
+    return int(text) if text.isdecimal() else text
+
+
 _WRITTEN = {
     "whole": "a whole number",
     "bits": "a whole number, or one for each column with commas between them",
     "number": "a number",
     "truth": "true or false",
+    "names": "names and what they have, written as Oslo:East;East:Norway",
     "edges": "a number of buckets, or edges written as age:0,18,65;pay:0,10",
 }
 

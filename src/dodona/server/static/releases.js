@@ -70,6 +70,16 @@ function asking(setting, schema) {
     const read = () => (input.value.trim() === "" ? undefined : Number(input.value));
     return { node: field(label, input, words), main: false, read };
   }
+  if (kind === "names") {
+    const input = h("textarea", { rows: 4, required, spellcheck: false });
+    const read = () => {
+      const lines = input.value.split("\n").filter((line) => line.includes(":"));
+      const pairs = lines.map((line) => [line.slice(0, line.lastIndexOf(":")), line.slice(line.lastIndexOf(":") + 1)]);
+      const value = (text) => (/^\d+$/.test(text) ? Number(text) : text);
+      return pairs.length ? Object.fromEntries(pairs.map(([name, text]) => [name.trim(), value(text.trim())])) : undefined;
+    };
+    return { node: field(label, input, words), main: required, read };
+  }
   if (kind === "choice") {
     const input = h("select", {}, ...setting.choices.map((one) => h("option", { value: one }, one)));
     return { node: field(label, input, words), main: required, read: () => input.value };
