@@ -5,6 +5,6 @@ A statistical query is data, an oracle is a trust model, an algorithm is a clien
 
 from dodona._doors import open_doors
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 __getattr__, __dir__, __all__ = open_doors(__name__)

@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from dodona import __version__
+
 ROOT = Path(__file__).resolve().parents[2]
 SOURCE = ROOT / "src" / "dodona"
 pytestmark = pytest.mark.slow
@@ -79,7 +81,7 @@ def test_it_works_without_extras(clean: Path, tmp_path: Path) -> None:
     )
     assert run(clean, "-c", absent, cwd=tmp_path).strip() == "[]"
     code = "import dodona as dd; from dodona import release; print(dd.__version__, release.conjunctions, dd.Local)"
-    assert "0.1.0" in run(clean, "-W", "error", "-c", code, cwd=tmp_path)
+    assert __version__ in run(clean, "-W", "error", "-c", code, cwd=tmp_path)
 
 
 @pytest.mark.parametrize("name", ["learn.KMeans", "release.intervals"])

@@ -3,6 +3,7 @@
 import importlib
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -24,6 +25,13 @@ def test_the_names_are_these():
     assert all(getattr(dodona, name) is not None for name in NAMES)
     with pytest.raises(AttributeError):
         _ = dodona.nothing
+
+
+def test_the_version_is_one_and_the_changelog_has_it():
+    root = SOURCE.parents[1]
+    assert tomllib.loads((root / "pyproject.toml").read_text())["project"]["version"] == dodona.__version__
+    headings = [line for line in (root / "CHANGELOG.md").read_text().splitlines() if line.startswith("## ")]
+    assert dodona.__version__ in headings[0]
 
 
 @pytest.mark.parametrize("room", ["concepts", "learn", "release", "local"])
