@@ -75,6 +75,24 @@ def test_every_place_joins_alike(make):
     assert round(exact.sql(text).to_dicts()[0]["n"]) == by_hand
 
 
+CHARGED = {  # a statement about joined tables: how many rows it prints
+    "SELECT city, COUNT(*) AS n FROM t JOIN cities USING (zip) WHERE size > 9 GROUP BY city": 3,
+    "SELECT city, COUNT(*) AS n FROM t JOIN cities USING (zip) WHERE zip = '0004' GROUP BY city": 1,
+    "SELECT size > 5 AS far, COUNT(*) AS n FROM t JOIN cities USING (zip) GROUP BY size > 5": 2,
+    "SELECT city, COUNT(*) AS n FROM t LEFT JOIN cities USING (zip) WHERE city IS NULL GROUP BY city": 1,
+    "SELECT kind = 'a' AS a, COUNT(*) AS n FROM t JOIN codes USING (code) WHERE kind <> 'b' GROUP BY kind = 'a'": 3,
+    "SELECT word, SUM(x) AS s FROM t JOIN small s ON t.small = s.digit WHERE t.small < 2 GROUP BY word": 2,
+}
+
+
+@pytest.mark.parametrize("text", CHARGED, ids=[f"text{i}" for i in range(len(CHARGED))])
+def test_what_is_charged_of_joins_is_shown(text):
+    """Which groups there can be follows from the keys that a row is looked up by; nothing is found wrong afterwards."""
+    table = dd.Table(_arrays(rows(60)), SCHEMA, name="t")
+    dataset = dd.Dataset({"t": table, **TABLES}, budget=dd.Budget(epsilon=10))
+    assert len(dataset.sql(text, share=0.1)) == CHARGED[text]
+
+
 def joined(table: dd.Table) -> dd.Table:
     dataset = dd.Dataset({"t": table, **TABLES}, budget=dd.Budget(epsilon=1))
     return dataset["t"]._table  # type: ignore[attr-defined, no-any-return]

@@ -155,8 +155,16 @@ def _together(schema: Schema, keys: Sequence[Expr], conditions: Sequence[Expr]) 
 
 
 def _columns(expr: Expr, schema: Schema) -> frozenset[str]:
-    """The columns by their own names."""
-    return frozenset(schema.find(name) or name for name in columns_of(expr))
+    """The stored columns that decide it: what a public table says of a row follows from the key it is looked up by."""
+    found, waiting = set(), [schema.find(name) or name for name in columns_of(expr)]
+    while waiting:
+        name = waiting.pop()
+        lookup = schema.lookups.get(name)
+        if lookup is None:
+            found.add(name)
+        else:
+            waiting.append(lookup.key)
+    return frozenset(found)
 
 
 def _few(names: frozenset[str], schema: Schema) -> bool:
