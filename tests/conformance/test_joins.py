@@ -82,6 +82,8 @@ CHARGED = {  # a statement about joined tables: how many rows it prints
     "SELECT city, COUNT(*) AS n FROM t LEFT JOIN cities USING (zip) WHERE city IS NULL GROUP BY city": 1,
     "SELECT kind = 'a' AS a, COUNT(*) AS n FROM t JOIN codes USING (code) WHERE kind <> 'b' GROUP BY kind = 'a'": 3,
     "SELECT word, SUM(x) AS s FROM t JOIN small s ON t.small = s.digit WHERE t.small < 2 GROUP BY word": 2,
+    # No group can be: what is made of none is no whole number.
+    "SELECT city, AVG(x) AS a FROM t JOIN cities USING (zip) WHERE size > 9 AND zip = '0004' GROUP BY CUBE (city)": 1,
 }
 
 

@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,8 +36,11 @@ from dodona.query.sensitivity import Norms
 MOST_KEYS = 1024
 """Keys of one person: beyond it every count would drown."""
 _LISTED = 64  # terms of a tail that are summed one by one; a geometric series bounds the rest
+_SMALLEST = Fraction(1, 1000)  # scale of noise: whatever is paid beyond it buys none the less, and its digits cost time
+_NEGLIGIBLE = 2**64  # a term so many times below the first is summed with all after it
 _DEPTH = 256  # binary digits to which chances are kept, rounded up
 _LEAST_DELTA = Fraction(1, 10**30)
+Noise = TypeVar("Noise", bound=AdditiveNoise)
 STRAYS = Fraction(1, 20)
 """How many keys that nobody has are shown where all keys are known, on average, at most."""
 
@@ -138,6 +141,7 @@ class Threshold(Mechanism):
     def over(noise: AdditiveNoise, domain: int, keys: int, both: bool) -> Threshold:
         """All of ``domain`` keys with this noise; from where on ``STRAYS`` that nobody has are shown, or fewer."""
         moved(keys, both)
+        noise = _no_smaller(noise)
         each = float(STRAYS / domain)
         guess = noise.quantile(max(0.5, min(1 - 2 * each, 1 - 1e-15))) + 1
         least = fixed.smallest_integer(lambda m: domain * _above(noise, m) <= STRAYS, guess)
@@ -146,19 +150,19 @@ class Threshold(Mechanism):
     @staticmethod
     def gaussian(rho: Fraction, delta: Fraction, keys: int, both: bool) -> Threshold:
         """The lowest threshold with Gaussian noise that costs ``rho`` and at most ``delta``."""
-        noise = DiscreteGaussian.for_rho(moved(keys, both), rho)
+        noise = _no_smaller(DiscreteGaussian.for_rho(moved(keys, both), rho))
         return Threshold(noise, _lowest(noise, delta, keys), keys, both)
 
     @staticmethod
     def laplace(epsilon: Fraction, delta: Fraction, keys: int, both: bool) -> Threshold:
         """The same with Laplace noise, at a pure ``epsilon`` but for delta."""
-        noise = DiscreteLaplace.for_epsilon(moved(keys, both), epsilon)
+        noise = _no_smaller(DiscreteLaplace.for_epsilon(moved(keys, both), epsilon))
         return Threshold(noise, _lowest(noise, delta, keys), keys, both)
 
     @staticmethod
     def truncated(epsilon: Fraction, delta: Fraction, keys: int, both: bool) -> Threshold:
         """The same with truncated Laplace noise: the least reach whose ends have at most ``delta``, and 1 above it."""
-        scale = DiscreteLaplace.for_epsilon(moved(keys, both), epsilon).scale
+        scale = max(DiscreteLaplace.for_epsilon(moved(keys, both), epsilon).scale, _SMALLEST)
         many = moved(keys, both)
         guess = math.ceil(float(scale) * max(1.0, fixed.log_of(many / (checked(delta) * 2 * scale))))
         reach = fixed.smallest_integer(lambda k: any_of(Truncated(scale, k).probability(k)[1], many) <= delta, guess)
@@ -288,6 +292,13 @@ def moved(keys: int, both: bool) -> int:
     return 2 * keys if both else keys
 
 
+def _no_smaller(noise: Noise) -> Noise:
+    """The noise, or one of the least scale, which is 0 but once in e^500 times."""
+    if isinstance(noise, DiscreteGaussian):
+        return DiscreteGaussian(max(noise.variance, _SMALLEST))  # type: ignore[return-value]
+    return DiscreteLaplace(max(noise.scale, _SMALLEST))  # type: ignore[return-value, attr-defined]
+
+
 def checked(delta: Fraction) -> Fraction:
     """A delta that keys may have, or a refusal."""
     if not _LEAST_DELTA <= delta <= Fraction(1, 4):
@@ -304,15 +315,24 @@ def _lowest(noise: AdditiveNoise, delta: Fraction, keys: int) -> int:
 
 @lru_cache(maxsize=4096)
 def _above(noise: AdditiveNoise, m: int) -> Fraction:
-    """P(X >= ``m``), or a little more: terms one by one, then a geometric series, since the law is log-concave."""
+    """P(X >= ``m``), or a little more: terms one by one, then a geometric series, since the law is log-concave.
+
+    One by one as long as they count: of noise much smaller than a step each next term takes twice the digits.
+    """
     if m <= 0:
         return Fraction(1)
-    highs = [noise.probability(k)[1] for k in range(m, m + _LISTED)]
-    last, (low, _), (_, after) = highs[-1], noise.probability(m + _LISTED - 1), noise.probability(m + _LISTED)
-    if not last or not low:
-        return sum(highs, Fraction(0))
-    ratio = after / low
-    return sum(highs, Fraction(0)) + (after / (1 - ratio) if ratio < 1 else Fraction(1))
+    low, first = noise.probability(m)
+    terms, last = Fraction(0), first
+    for k in range(m + 1, m + _LISTED + 1):
+        terms += last
+        below, after = noise.probability(k)
+        if not after or not low:
+            return terms
+        if after * _NEGLIGIBLE < first or k == m + _LISTED:
+            ratio = after / low
+            return terms + (after / (1 - ratio) if ratio < 1 else Fraction(1))
+        low, last = below, after
+    raise AssertionError
 
 
 def any_of(chance: Fraction, times: int) -> Fraction:

@@ -41,6 +41,9 @@ COUNTED = Fraction(1, 4)
 """The part of rho that counts take."""
 
 
+_FAR = 4000  # times the variance is the square of what no delta tells from 0
+
+
 @lru_cache(maxsize=64)
 def weights(whole: int, keys: int) -> tuple[int, ...]:
     """What a person with 1, 2, ... ``keys`` keys adds to each: floor(whole/sqrt(k)), by whole numbers alone."""
@@ -147,6 +150,7 @@ def _above(noise: DiscreteGaussian, m: int) -> Fraction:
     """
     if m <= 0:
         return Fraction(1)
+    m = min(m, math.isqrt(math.ceil(_FAR * noise.variance)) + 1)  # farther it is less than e^-2000 likely
     step = (2 * m + 1) / (2 * noise.variance)
     digits = 128 + math.floor(1 / step).bit_length()
     ratio = fixed.exp_bracket(step, digits)[1]
@@ -284,11 +288,11 @@ def _found(steps: list[tuple[float, NDArray[np.float64], int]], keys: int, peopl
             left[: len(row)] += row * len(row) / keys  # who has so many keys adds to so many
             row = np.convolve(row, [1 - stay, stay])
         total = people * common * float((left * lone).sum())
-        hidden *= 1 - _normal((total - least) / spread) * (1 - np.exp(-people * common))
+        hidden *= 1 - _normal((total - least) / max(spread, 1e-9)) * (1 - np.exp(-people * common))
     return 1 - hidden
 
 
 def _normal(x: NDArray[np.float64]) -> NDArray[np.float64]:
     """The normal law's chance below x, to 1e-4 or so (a logistic curve): good enough to compare."""
-    cubed = 1.5976 * x + 0.07056 * x * x * x
-    return np.asarray(1 / (1 + np.exp(-np.clip(cubed, -500, 500))))
+    near = np.clip(x, -15, 15)
+    return np.asarray(1 / (1 + np.exp(-(1.5976 * near + 0.07056 * near**3))))

@@ -13,8 +13,9 @@ import pytest
 from dodona.audit.exact import PROVEN, delta_bounds, exp_bounds
 from dodona.audit.mechanisms import mechanism_audit, shown_law
 from dodona.errors import BadEffort
-from dodona.mechanisms import DiscreteGaussian, DiscreteLaplace, SecureBits
+from dodona.mechanisms import DiscreteGaussian, DiscreteLaplace, SecureBits, fixed
 from dodona.mechanisms.threshold import STRAYS, Threshold, Truncated, best
+from dodona.mechanisms.weights import Weighted
 from dodona.testing.mechanisms import check_mechanism, p_value
 from dodona.testing.oracles import SeededBits
 
@@ -123,6 +124,28 @@ def test_prices_are_those_of_the_counts_that_a_person_moves() -> None:
         assert pure.cost().rho == F(moved) / scale**2 / 2
         assert rho.cost().rho == F(moved) / (2 * rho.noise.variance)  # type: ignore[attr-defined]
         assert pure.cost().epsilon <= 1
+
+
+@pytest.mark.parametrize("amount", [10, 1000, 10**6])
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_large_effort_is_priced_in_few_digits(monkeypatch: pytest.MonkeyPatch, kind: str, amount: int) -> None:
+    """Whoever may ask for a price may state any effort: of noise that is next to none, no tail is summed to its end."""
+    longest, bracket = [0], fixed.exp_bracket
+
+    def watched(exponent: F, digits: int) -> tuple[int, int]:
+        longest.append(digits)
+        assert digits < 30_000
+        return bracket(exponent, digits)
+
+    monkeypatch.setattr(fixed, "exp_bracket", watched)
+    make, _ = KINDS[kind]
+    found = make(F(amount), F(1, 10**8), 1, True)
+    assert found.delta <= F(1, 10**8)
+    assert found.least <= 5
+    if kind != "truncated":  # noise that is cut is none for all keys
+        assert Threshold.over(found.noise, 10**8, 1, True).least <= 5
+    Weighted.gaussian.__wrapped__(F(amount), F(1, 10**8), 30, True)
+    assert len(longest) > 1
 
 
 def test_one_key_a_person_at_one_and_a_millionth() -> None:

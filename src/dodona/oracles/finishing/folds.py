@@ -36,7 +36,7 @@ class Cells:
 
     def added(self, values: Any) -> Floats:
         """Sums by cell."""
-        return np.bincount(self.of, weights=np.asarray(values, dtype=float), minlength=self.count)
+        return np.bincount(self.of, weights=np.asarray(values, dtype=float), minlength=self.count).astype(float)
 
     def extreme(self, values: Any, where: Any, *, largest: bool) -> Floats:
         """The largest or least by cell; infinite where there is none."""

@@ -76,7 +76,7 @@ class Form:
         """Added up over the rows of each of ``count`` cells; their noises are independent."""
 
         def added(part: Floats) -> Floats:
-            return np.bincount(cells, weights=part, minlength=count)
+            return np.bincount(cells, weights=part, minlength=count).astype(np.float64)
 
         widest = np.zeros(count)
         np.maximum.at(widest, cells, self.widest)

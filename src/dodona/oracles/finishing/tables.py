@@ -111,7 +111,7 @@ class Finisher:
         count = len(firsts) if kept else 1
         flat = self._law.form(numbers.spread, numbers.margin, numbers.grain)
         leaves = [flat.leaf(place).summed(of, count) for place in range(numbers.total.shape[1])]
-        total = np.stack([np.bincount(of, weights=part, minlength=count) for part in numbers.total.T], axis=1)
+        total = np.stack([np.bincount(of, part, count).astype(float) for part in numbers.total.T], axis=1)
         labels = tuple(tuple(axis[i] for i in firsts) if firsts.size else () for axis in numbers.keys)
         others = tuple(axis[firsts] for axis in numbers.others)
         added = Numbers(total, numbers.spread[:count], numbers.margin[:count], None, labels, others, tuple(leaves))
