@@ -379,3 +379,25 @@ def test_the_keyboard_is_enough(tab, url, define):
             break
     press("Enter")
     one.page.get_by_text("counted once").wait_for()
+
+
+def test_a_text_is_asked_for_and_its_report_counts(tab, url, folder, define):
+    word = {"text": "Which word?", "kind": "text", "alphabet": " abcdefghijklmnopqrstuvwxyz", "length": 6}
+    survey = define(epsilon="2", questions=[word])
+    one = tab()
+    one.page.goto(f"{url}/survey/{survey.id}")
+    one.page.get_by_role("button", name="Prepare my report").click()
+    one.page.get_by_text("Please choose an answer.").wait_for()
+    one.page.get_by_role("textbox").fill("  Banana split")
+    one.page.get_by_text("Counts as: \u201cbanana\u201d.").wait_for()
+    one.page.get_by_role("button", name="Prepare my report").click()
+    told = one.page.locator(".review").inner_text()
+    assert "of a text. It fits about one of every 8 texts" in told
+    assert "banana" not in told.lower()
+    one.page.get_by_role("button", name="Send this report").click()
+    one.page.get_by_text("Your report was counted once").wait_for()
+    (sent,) = one.sent("/reports")
+    assert "banana" not in sent.post_data
+    assert counted(folder, survey) == {"q1": 1}
+    one.page.get_by_text("No text stands out of the noise yet.").wait_for()
+    assert one.faults == []

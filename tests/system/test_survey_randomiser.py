@@ -285,3 +285,83 @@ def test_what_is_shown_is_rounded_against_the_page(run):
     for factor in (1.0001, 1.05, 2.718281828459, 3.0, 9.991, 54.598150033144, 148.413159):
         up, down = run(meaning + "return [m2.times(given), m2.times(given, Math.floor)];", factor)
         assert float(down.removesuffix(" times")) <= factor <= float(up.removesuffix(" times"))
+
+
+TEXT = {"text": "Which word?", "kind": "text", "alphabet": " abcdefghijklmnopqrstuvwxyz", "length": 9}
+CAPITALS = {**TEXT, "alphabet": "_abAB", "length": 5}
+WRITTEN = ["Apple", "  pear tree", "\u00c4PFEL!", "", "zzzzzzzzzzzzzz", "na\u00efve \U0001d4b3yz", "\u0130K", "abAB_"]
+
+
+@pytest.mark.parametrize("stated", [TEXT, CAPITALS])
+def test_texts_become_the_same_numbers_as_in_python(run, stated):
+    question = Survey.read("x" * 11, {"title": "t", "epsilon": "1", "questions": [stated]}).questions[0]
+    found = run(
+        """const both = (n) => [n.toString(), m.countedOf(given.form, n)];
+        return given.texts.map((text) => both(m.numberOf(given.form, text)));""",
+        {"form": question.describe(), "texts": WRITTEN},
+    )
+    spelt = [question.spelt(text) for text in WRITTEN]
+    assert found == [[str(number), question.code.decode(number)] for number in spelt]
+
+
+@pytest.mark.parametrize("epsilon", ["1/10", "2", "10"])
+def test_reports_on_prefixes_are_those_of_the_python_windows(run, epsilon):
+    """Which length, by every lot there is; and reports by every kind of position on circles of up to 2^45 points."""
+    survey = Survey.read("x" * 11, {"title": "t", "epsilon": epsilon, "questions": [TEXT]})
+    form, scheme = survey.form()["questions"][0], survey.questions[0].scheme(survey.epsilon)
+    lots = run(
+        """const edges = [];
+        const r = m.randomiserOf(given);
+        let last = null;
+        for (let lot = 0n; lot < 65536n; lot += 1n) {
+          const asked = [];
+          const queue = [0n, lot, 0n, 0n];
+          const drawn = m.draw([given], (bound) => { asked.push(bound.toString()); return queue.shift(); });
+          if (drawn.group !== last) edges.push([Number(lot), drawn.group, asked]);
+          last = drawn.group;
+        }
+        return edges;""",
+        form,
+    )
+    starts = np.cumsum([0, *scheme.odds]).tolist()
+    assert starts[-1] == 65536
+    windows = [group.response for group in scheme.groups]
+    bounds = [["1", "65536", str(w.modulus - 1), str(w.draw.total)] for w in windows]
+    assert lots == [[starts[i], i, bounds[i]] for i in range(len(windows))]
+    rng, draws, wanted = np.random.default_rng(0), [], []
+    for group, window in zip(scheme.groups, windows, strict=True):
+        a, c = window.draw.odds
+        edge = window.width * a
+        for drawn in (0, a - 1, a, edge - 1, edge, edge + c - 1, edge + c, window.draw.total - 1):
+            place = drawn // a if drawn < edge else window.width + (drawn - edge) // c
+            number, multiplier = int(rng.integers(2**45)), int(rng.integers(1, window.modulus))
+            draws.append([windows.index(window), str(multiplier), str(drawn), str(number)])
+            report = (multiplier * (number >> (45 - group.length)) + place) % window.modulus
+            assert window.probability(report, number >> (45 - group.length), multiplier) == window.draw.probability(
+                place
+            )
+            wanted.append([str(multiplier), str(report)])
+    found = run(
+        """const r = m.randomiserOf(given.form);
+        return given.draws.map(([group, multiplier, drawn, number]) => {
+          const position = m.position(r.groups[group], BigInt(drawn));
+          return m.fields(r, { group, multiplier: BigInt(multiplier), position }, BigInt(number)).map(String);
+        });""",
+        {"form": form, "draws": draws},
+    )
+    assert found == wanted
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    ["r.windows[4].size += 2", "r.windows[4].odds = ['1', '1']", "r.shares.pop()", "r.shares[0] = 0", "r.bits = 44",
+     "r.windows[0].symbols *= 2", "r.windows[0].favoured = r.windows[0].size", "r.windows[0].shape = 'bit'",
+     "given.alphabet = 'aa' + given.alphabet.slice(2)"],
+)  # fmt: skip
+def test_a_text_form_that_makes_no_sense_draws_nothing(run, wrong):
+    form = Survey.read("x" * 11, {"title": "t", "epsilon": "1", "questions": [TEXT]}).form()["questions"][0]
+    body = f"""const r = given.randomiser;
+    m.randomiserOf(given);
+    {wrong};
+    try {{ m.randomiserOf(given); }} catch (e) {{ return e.message; }}"""
+    assert run(body, form) == "This form's randomiser is not one this page can check."

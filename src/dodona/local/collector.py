@@ -66,6 +66,12 @@ class Collector:
         return self._scheme
 
     @property
+    def tallies(self) -> list[NDArray[np.int64]]:
+        """What was added up, a tally for each group of the scheme."""
+        self._settle()
+        return self._tallies
+
+    @property
     def reports(self) -> int:
         """How many were added."""
         self._settle()
@@ -98,7 +104,7 @@ class Collector:
         self._waiting = []
         if by_group:
             fresh = self._scheme.tallies([(group, np.stack(listed)) for group, listed in by_group.items()])
-            self._tallies = [a + b for a, b in zip(self._tallies, fresh, strict=True)]
+            self._tallies = self._scheme.merged(self._tallies, fresh)
 
     def merge(self, other: Collector) -> Collector:
         """Both together, as a new collector; only reports to the same invitation add up."""
@@ -114,7 +120,7 @@ class Collector:
         total = Collector.__new__(Collector)._begin(self._invitation, self._scheme)
         for part in (self, *others):
             part._settle()
-            total._tallies = [a + b for a, b in zip(total._tallies, part._tallies, strict=True)]
+            total._tallies = total._scheme.merged(total._tallies, part._tallies)
             total._refused += part._refused
         return total
 
@@ -144,11 +150,11 @@ class Collector:
         try:
             data = json.loads(text)
             collector = Collector(data["invitation"])
-            for tally, size, cells in zip(collector._tallies, data["sizes"], data["tallies"], strict=True):
-                if size != len(tally):
-                    raise ValueError
+            tallies = collector._scheme.sized(data["sizes"])
+            for tally, cells in zip(tallies, data["tallies"], strict=True):
                 for place, count in cells:
                     tally[place] = count
+            collector._tallies = tallies
             collector._refused = Counter({str(k): int(v) for k, v in data["refused"].items()})
         except (ValueError, TypeError, KeyError, IndexError, RecursionError):
             raise BadQuery("a collector's state must be the text that save() wrote.") from None

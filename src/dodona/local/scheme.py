@@ -23,6 +23,7 @@ from dodona.errors import BadEffort, BadQuery, Unsupported
 from dodona.local.cells import Cells, Coordinates, Monomials
 from dodona.local.groups import Ball, Box, Floats, Group, Number, Signs, box_response
 from dodona.local.holdings import Holdings, Whole, ranges, weight_range
+from dodona.local.prefixes import Prefix, prefixes_of
 from dodona.mechanisms.bits import Bits, below
 from dodona.mechanisms.characters import CharacterResponse
 from dodona.mechanisms.direction import DirectionResponse
@@ -91,6 +92,22 @@ class Scheme:
         for index, listed in reports:
             empty[index] = np.concatenate([empty[index], listed]) if len(empty[index]) else listed
         return [group.tally(listed) for group, listed in zip(self.groups, empty, strict=True)]
+
+    def merged(self, one: Sequence[Whole], other: Sequence[Whole]) -> list[Whole]:
+        """The tallies of both."""
+        return [
+            group.merged(a, b) if isinstance(group, Prefix) else a + b
+            for group, a, b in zip(self.groups, one, other, strict=True)
+        ]
+
+    def sized(self, sizes: Sequence[int]) -> list[Whole]:
+        """Empty tallies of these sizes; ``ValueError`` where none has such a size."""
+        fresh = self.tallies([])
+        for size, group, tally in zip(sizes, self.groups, fresh, strict=True):
+            grows = isinstance(group, Prefix) and size % group.fields == 1
+            if not grows and size != len(tally):
+                raise ValueError
+        return [np.zeros(size, dtype=np.int64) for size in sizes]
 
     def means(self, tallies: Sequence[Whole]) -> Floats:
         """The estimated mean contribution of a row, in the plan's flat layout and steps."""
@@ -248,7 +265,15 @@ def _coordinates(query: Query, plan: Plan, epsilon: Fraction) -> Scheme:
     return Scheme(query, plan, plan.program, epsilon, (group,), (ODDS,))
 
 
-RANDOMISERS: dict[str, Callable[[Query, Plan, Fraction], Scheme]] = {"laplace": _coordinates}
+def _prefixes(query: Query, plan: Plan, epsilon: Fraction) -> Scheme:
+    """Frequent values of a whole number, as many people for each length as for any other."""
+    groups = tuple(prefixes_of(plan, epsilon))
+    share = ODDS // len(groups)
+    odds = (ODDS - share * (len(groups) - 1), *[share] * (len(groups) - 1))
+    return Scheme(query, plan, plan.program, epsilon, groups, odds)
+
+
+RANDOMISERS: dict[str, Callable[[Query, Plan, Fraction], Scheme]] = {"laplace": _coordinates, "prefixes": _prefixes}
 """Randomisers that can be asked for by name."""
 
 

@@ -28,12 +28,13 @@ from numpy.typing import NDArray
 
 from dodona.errors import BadEffort
 from dodona.mechanisms.bits import Bits, below
-from dodona.mechanisms.fixed import exp_bracket, positive
+from dodona.mechanisms.fixed import exp_bracket, least_prime, positive, times
 from dodona.mechanisms.mechanism import Law, LocalMechanism, ReportLaw, audited_epsilons, few_of, registered
 from dodona.privacy.budget import Cost
 from dodona.privacy.shuffling import Hiding, two_level
 
-LARGEST = 1 << 24
+LARGEST = 1 << 49
+"""Outcomes of a draw at most: odds and all of them together stay below 2^62."""
 
 
 @registered
@@ -244,6 +245,8 @@ class RandomizedResponse(LocalMechanism):
 
 
 MOST_VALUES = 2048
+"""Values of which all are counted at once: p^2 steps. Of more, counts are of some that are asked about."""
+MOST_HASHED = 1 << 48
 
 
 @registered
@@ -260,8 +263,8 @@ class WindowResponse(LocalMechanism):
     epsilon: Fraction
 
     def __post_init__(self) -> None:
-        if isinstance(self.values, bool) or not isinstance(self.values, int) or not 2 <= self.values <= MOST_VALUES:
-            raise BadEffort(f"values must be a whole number in 2..{MOST_VALUES}. Got {self.values!r}.")
+        if isinstance(self.values, bool) or not isinstance(self.values, int) or not 2 <= self.values <= MOST_HASHED:
+            raise BadEffort(f"values must be a whole number in 2..2^48. Got {self.values!r}.")
         object.__setattr__(self, "epsilon", self.draw.epsilon)
 
     @cached_property
@@ -272,7 +275,7 @@ class WindowResponse(LocalMechanism):
     @staticmethod
     def best(values: int, epsilon: Fraction) -> WindowResponse:
         """The width of least variance for a rare value: about p / (1 + e^epsilon)."""
-        p = _prime(values)
+        p = least_prime(values)
         guess = p * float(TwoLevel(2, 1, epsilon).probability(1))
         widths = {min(max(w, 1), p - 1) for w in (1, int(guess), int(guess) + 1, int(guess) + 2)}
         return min((WindowResponse(values, w, epsilon) for w in sorted(widths)), key=lambda r: r.variance(1, 0.0))
@@ -280,7 +283,7 @@ class WindowResponse(LocalMechanism):
     @cached_property
     def modulus(self) -> int:
         """p: the least prime >= ``values``."""
-        return _prime(self.values)
+        return least_prime(self.values)
 
     @property
     def kept(self) -> Fraction:
@@ -299,7 +302,8 @@ class WindowResponse(LocalMechanism):
         if held.size and not 0 <= held.min() <= held.max() < self.values:
             raise ValueError(f"values must lie in 0..{self.values - 1}.")  # an upper room never lets a row cause this
         multipliers = 1 + below(self.modulus - 1, held.size, bits)
-        return multipliers, (multipliers * held + self.draw.sample(held.size, bits)) % self.modulus
+        p = self.modulus
+        return multipliers, (times(multipliers, held, p) + self.draw.sample(held.size, bits)) % p
 
     def probability(self, report: int, value: int, multiplier: int) -> Fraction:
         """P(``report`` | ``value``, public ``multiplier``), exactly."""
@@ -312,13 +316,26 @@ class WindowResponse(LocalMechanism):
         return log_of_chance(self.probability(report, value, multiplier))
 
     def held(self, counts: NDArray[np.int64]) -> NDArray[np.int64]:
-        """How many windows hold each value, from ``counts[a, y]`` (p x p), how often (a, y) was reported."""
+        """How many windows hold each value, from ``counts[a, y]`` (p x p), how often (a, y) was reported: of
+        ``MOST_VALUES`` at most.
+        """
         p, w = self.modulus, self.width
         around = np.concatenate([counts, counts[:, : w - 1]], axis=1)
         sums = np.cumsum(np.concatenate([np.zeros((p, 1), dtype=np.int64), around], axis=1), axis=1)
         windows = sums[:, w:] - sums[:, :-w]  # windows[a, s]: reports in s..s+w-1
         a, v = np.arange(1, p)[:, None], np.arange(self.values)[None, :]
         return np.asarray(windows[a, a * v % p].sum(axis=0))
+
+    def holding(
+        self, multipliers: NDArray[np.int64], reports: NDArray[np.int64], asked: NDArray[np.int64]
+    ) -> NDArray[np.int64]:
+        """How many windows hold each of the ``asked`` values: by looking at each report, however many values exist."""
+        found, size = np.zeros(len(asked), dtype=np.int64), max(_LOOKED // max(len(reports), 1), 1)
+        for start in range(0, len(asked), size):
+            part = asked[start : start + size, None]
+            offsets = (reports - times(multipliers, part, self.modulus)) % self.modulus
+            found[start : start + size] = (offsets < self.width).sum(axis=1)
+        return found
 
     def debias(self, held: NDArray[np.int64], n: int) -> NDArray[np.float64]:
         """Unbiased estimates of how many of ``n`` people hold each value: (held - n stray)/(kept - stray)."""
@@ -355,9 +372,4 @@ class WindowResponse(LocalMechanism):
             yield ReportLaw(self.name, p, few_of(self.values), self.epsilon, chance, sample)
 
 
-def _prime(least: int) -> int:
-    """The least prime >= ``least``."""
-    candidate = max(least, 2)
-    while any(candidate % f == 0 for f in range(2, int(candidate**0.5) + 1)):
-        candidate += 1
-    return candidate
+_LOOKED = 1 << 20

@@ -12,7 +12,7 @@ row answers every question: a row hides among all others, not among a few.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from fractions import Fraction
 from typing import Any, ClassVar
@@ -23,12 +23,13 @@ from dodona.bounds import Outcome, Outlook, Outlooks
 from dodona.engines.table import Table, require_table
 from dodona.errors import BadEffort, Unsupported
 from dodona.local.collector import Collector
+from dodona.local.prefixes import ONLY, Prefix
 from dodona.oracles.answer import Answer, Bill, Price, Selection, plain
 from dodona.oracles.apart import asked_apart, priced_apart
 from dodona.oracles.curator import Curator
 from dodona.oracles.local import Local
 from dodona.oracles.local.offer import Offer, Tier
-from dodona.oracles.oracle import Oracle, Question, Request
+from dodona.oracles.oracle import Oracle, Prefixed, Question, Request
 from dodona.oracles.quantiles import counted, counted_price
 from dodona.oracles.rows import left_out
 from dodona.oracles.synopsis import Header, Synopsis
@@ -50,7 +51,8 @@ class Collected(Oracle):
         self._rows = collector.reports
         scheme = collector.scheme
         self._offer = Offer((Tier((0,), 0, self._rows),), (scheme,), self._rows)
-        self._mean = np.asarray(collector.collected().mean, dtype=np.float64).ravel()
+        self._prefixes = {group.length: place for place, group in enumerate(scheme.groups) if isinstance(group, Prefix)}
+        self._mean = np.zeros(0) if self._prefixes else np.asarray(collector.collected().mean, dtype=np.float64).ravel()
         neighbours, mechanism = "replace, each row randomised by itself", f"collected: {scheme.name}"
         self._free = Bill(0.0, "nothing", 0.0, 0.0, neighbours, mechanism)
 
@@ -78,6 +80,24 @@ class Collected(Oracle):
     def free(self) -> bool:
         """Yes: reports were paid for when they were made."""
         return True
+
+    @property
+    def prefix_lengths(self) -> tuple[int, ...]:
+        """Of the prefixes that respondents reported on, where they did."""
+        return tuple(self._prefixes)
+
+    def count_prefixes(self, prefixes: Sequence[int], length: int) -> Prefixed:
+        """By the reports on prefixes of this length."""
+        place = self._prefixes[length]
+        group, tally = self._collector.scheme.groups[place], self._collector.tallies[place]
+        assert isinstance(group, Prefix)
+        counts = self._rows * group.shares(tally, np.asarray(prefixes, dtype=np.int64))
+        spread, rows = self._rows * group.deviation(tally), self._rows
+
+        def margin(confidence: float) -> float:
+            return rows * group.margin(tally, rows, confidence)
+
+        return Prefixed(counts, np.full(len(counts), spread), margin, self._free)
 
     def answer(self, request: Request) -> Answer:
         """From the reports."""
@@ -117,6 +137,8 @@ class Collected(Oracle):
     def synopsis(self) -> Synopsis:
         """What the reports say, as a file that answers the question and its parts for ever, without the collector."""
         scheme, asked = self._collector.scheme, self._collector.scheme.query
+        if self._prefixes:
+            raise Unsupported(ONLY)
         body = Asked(asked, self._mean * self._rows, *self._offer.risks())
         refused = self._collector.refused
         bill = Bill(
@@ -137,6 +159,8 @@ class Collected(Oracle):
 
     def _places(self, query: Query) -> tuple[list[int], tuple[Segment, ...] | None]:
         """All coordinates for the question itself, one for a part of a stack of numbers."""
+        if self._prefixes:
+            raise Unsupported(ONLY)
         asked = self._collector.scheme.query
         places = places_in(asked, len(self._mean), query)
         return places, None if query == asked else (Segment((), ()),)

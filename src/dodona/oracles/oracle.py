@@ -15,8 +15,11 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import TYPE_CHECKING, TypeVar, Unpack
 
+import numpy as np
+from numpy.typing import NDArray
+
 from dodona.errors import BadQuery, Unsupported
-from dodona.oracles.answer import Answer, Finding, Price, Selection
+from dodona.oracles.answer import Answer, Bill, Finding, Price, Selection
 from dodona.oracles.effort import Divisible, Effort, Stated
 from dodona.oracles.finishing import expected, finish, require_kept, require_printable
 from dodona.oracles.rows import Rows, tabled
@@ -86,6 +89,16 @@ def shortened(text: str, most: int = 2000) -> str:
     return text if len(text) <= most else text[: most - 1] + "…"
 
 
+@dataclass(frozen=True, eq=False)
+class Prefixed:
+    """How many rows have each prefix that was asked about, how far noise spreads it, its margin at a confidence."""
+
+    counts: NDArray[np.float64]
+    spread: NDArray[np.float64]
+    margin: Callable[[float], float]
+    bill: Bill
+
+
 class Oracle(ABC):
     """Answers statistical queries about rows it does not show."""
 
@@ -103,6 +116,17 @@ class Oracle(ABC):
     @abstractmethod
     def name(self) -> str:
         """What FROM calls the table."""
+
+    @property
+    def prefix_lengths(self) -> tuple[int, ...]:
+        """Where rows have reported on prefixes of a whole number's bits already, the lengths; else none, and any may be
+        asked about.
+        """
+        return ()
+
+    def count_prefixes(self, prefixes: Sequence[int], length: int) -> Prefixed:
+        """How many rows' numbers begin with each of the ``prefixes``, where reports are on such."""
+        raise Unsupported(f"no reports on {len(prefixes)} prefixes of {length} bits are here: ask for counts.")
 
     @property
     def whose(self) -> str | None:

@@ -133,19 +133,16 @@ class _Walk:
 def heavy_hitters(oracle: Oracle, column: str, *, top: int = 32, **stated: Unpack[Divisible]) -> Synopsis:
     """About the ``top`` most frequent values of a whole-number column, with counts; on every oracle that answers.
 
-    Up to 2^52 values; nothing is spent on those nobody has. Fewer are listed where fewer stand out of the noise.
+    Up to 2^52 values; nothing is spent on those nobody has. Fewer are listed where fewer stand out of the noise. Where
+    respondents reported on prefixes already (an ``invitation`` with ``randomiser="prefixes"``), it is free.
     """
     walk = _walk(oracle, column, top, Effort.divisible(free=oracle.free, **stated))
     first = min(1 << walk.lengths[0], (walk.high - walk.low) // (1 << (walk.bits - walk.lengths[0])) + 1)
     prefixes, previous, bills = np.arange(first, dtype=np.int64), 0, []
     mass, chance, rounds = np.zeros(0), np.zeros(0), np.zeros(0)
     for length in walk.lengths:
-        query, places = walk.question(prefixes, length)
-        rungs = [1 - (1 - c) / max(len(places), 1) for c in LADDER] if length == walk.bits else []
-        prices = [oracle.price(query, effort=_sure(walk.part, rung)) for rung in rungs]
-        answer = oracle.ask(query, effort=walk.part)
-        bills.append(answer.cost)
-        counts, noise = (np.atleast_1d(np.asarray(v, dtype=np.float64))[places] for v in (answer.total, answer.spread))
+        counts, noise, ladder, bill = _counted(oracle, walk, prefixes, length)
+        bills.append(bill)
         noise = np.maximum(noise, 0.5)
         if not previous:
             mass, rounds = np.maximum(counts, 0.0), np.ones(len(counts))
@@ -169,10 +166,23 @@ def heavy_hitters(oracle: Oracle, column: str, *, top: int = 32, **stated: Unpac
     order = np.argsort(-score, kind="stable")[:top]
     order = order[stands_out[order]]
     order = order[np.argsort(-counts[order], kind="stable")]
-    ladder = np.array([np.atleast_1d(np.asarray(p.margin, dtype=np.float64))[places][order] for p in prices])
-    return _published(
-        oracle, walk, top, (prefixes[order] + walk.low).tolist(), counts[order], ladder, bills, len(score)
-    )
+    found = (prefixes[order] + walk.low).tolist()
+    return _published(oracle, walk, top, found, counts[order], ladder[:, order], bills, len(score))
+
+
+def _counted(oracle: Oracle, walk: _Walk, prefixes: Whole, length: int) -> tuple[Floats, Floats, Floats, Any]:
+    """(counts, deviations, margins at each of ``LADDER`` for all cells at once, bill); margins of the last round."""
+    rungs = [1 - (1 - c) / max(len(prefixes), 1) for c in LADDER] if length == walk.bits else []
+    if oracle.prefix_lengths:
+        found = oracle.count_prefixes(prefixes.tolist(), length)
+        margins = [np.full(len(prefixes), found.margin(rung)) for rung in rungs]
+        return found.counts, found.spread, np.array(margins), found.bill
+    query, places = walk.question(prefixes, length)
+    prices = [oracle.price(query, effort=_sure(walk.part, rung)) for rung in rungs]
+    answer = oracle.ask(query, effort=walk.part)
+    told = [np.atleast_1d(np.asarray(v, dtype=np.float64))[places] for v in (answer.total, answer.spread)]
+    margins = [np.atleast_1d(np.asarray(price.margin, dtype=np.float64))[places] for price in prices]
+    return told[0], told[1], np.array(margins), answer.cost
 
 
 def _published(
@@ -246,6 +256,8 @@ def _walk(oracle: Oracle, column: str, top: int, effort: Effort) -> _Walk:
     bits = max((high - low).bit_length(), 1)
     if bits > MOST_BITS or max(abs(low), abs(high)) > 1 << MOST_BITS:
         raise BadQuery(f"{name} must lie within 2^{MOST_BITS} of 0: narrow its bounds in the schema.")
+    if oracle.prefix_lengths:
+        return _Walk(name, low, high, bits, oracle.prefix_lengths, math.ceil(_EXTRA * max(top, 32)), effort)
     step = max(int(CELLS / max(_EXTRA * top, 32) - 1).bit_length() - 1, 1)
     kept = (CELLS - 1) // (2**step + 1)
     begin = (CELLS // 2 - 1).bit_length()

@@ -317,3 +317,62 @@ def test_estimates_are_made_without_writing_and_reading_the_questions_again(monk
     store.add(survey, [])
     monkeypatch.setattr(collector, "invited", lambda _: pytest.fail("an invitation was read back from its text"))
     assert estimated(survey, store)["reports"] == 0
+
+
+WORD = {"text": "What is your favourite fruit?", "kind": "text", "alphabet": " abcdefghijklmnopqrstuvwxyz", "length": 6}
+
+
+def test_frequent_texts_are_found_and_rare_ones_are_not_listed(house):
+    """A question whose answers nobody listed: reports by Python's devices, estimates from the server."""
+    told = define(house, {"title": "Fruit", "epsilon": "8", "questions": [WORD]}).json()
+    survey = Survey.read(told["id"], {"title": "Fruit", "epsilon": "8", "questions": [WORD]})
+    (question,) = survey.questions
+    text, store = survey.invitations()["q1"], SurveyStore(house.folder / "dodona.surveys")
+    truths = ["Pear"] * 500 + ["  apple pie"] * 300 + [f"fruit {n}" for n in range(100)]
+    client = Client(total=8 * len(truths))
+    reports = [("q1", client.report(text, {"answer": question.spelt(truth)})) for truth in truths]
+    store.count_part(survey.id, "all", reports)
+    (found,) = house.send("GET", f"/v1/surveys/{survey.id}/estimates", None).json()["questions"]
+    assert found["reports"] == 900
+    assert found["proven"]
+    shares = {one["label"]: one for one in found["estimates"]}
+    assert [*shares][:2] == ["pear", "apple"]
+    assert set(shares) <= {"pear", "apple", "fruit"}
+    assert abs(shares["pear"]["share"] - 5 / 9) <= shares["pear"]["margin"]
+    store.close()
+
+
+def test_texts_are_looked_for_again_only_when_there_are_a_twentieth_more(tmp_path):
+    store, looked = SurveyStore(), []
+
+    def look(reports):
+        return store.remembered("s q1", reports, lambda: looked.append(reports) or {"reports": reports})
+
+    assert [look(n)["reports"] for n in (1, 2, 100, 104, 105, 106, 111, 112)] == [1, 2, 100, 100, 100, 106, 106, 112]
+    assert looked == [1, 2, 100, 106, 112]
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"alphabet": "aa"},
+        {"alphabet": "a"},
+        {"alphabet": "ab\n"},
+        {"alphabet": "ab\U0001f600"},
+        {"length": 0},
+        {"length": 10},
+        {"length": True},
+        {"length": "6"},
+        {"values": ["a", "b"]},
+    ],
+)
+def test_a_text_question_that_no_browser_could_count_is_refused(wrong):
+    with pytest.raises(BadQuery):
+        Survey.read("x", {"title": "t", "epsilon": "1", "questions": [{**WORD, **wrong}]})
+
+
+def test_a_text_question_reads_back():
+    survey = Survey.read("x", {"title": "t", "epsilon": "1", "questions": [WORD]})
+    assert Survey.read("x", survey.describe()) == survey
+    assert survey.questions[0].truth(17) == 17
+    assert survey.questions[0].labels == ()

@@ -47,6 +47,8 @@ function counted(reports) {
 
 function resultOf(question) {
   const title = h("h3", {}, question.text);
+  if (question.estimates.length === 0 && question.reports > 0)
+    return h("div", {}, title, h("p", { class: "quiet" }, "No text stands out of the noise yet."));
   if (question.reports === 0) return h("div", {}, title, h("p", { class: "quiet" }, "No report on this question yet."));
   const rows = question.estimates.map((one) => ({ label: one.label, value: one.share, margin: one.margin }));
   const frame = fitted(h("div", { class: "chart-frame" }), (width) =>

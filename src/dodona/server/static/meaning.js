@@ -33,6 +33,23 @@ export function inWords(question, randomiser, report) {
   return `This report says: ${either(likelier)}.`;
 }
 
+/** What a report on a text's prefix says, as sentences: which texts it fits is a list nobody could read. */
+export function prefixInWords(question, window) {
+  const width = (question.alphabet.length - 1).toString(2).length;
+  const letters = Math.ceil(window.bits / width);
+  const part = window.bits % width ? `the first ${letters - 1} letters and part of the next` : `the first ${letters} letters`;
+  const one = Math.round(asNumber(window.size, window.favoured));
+  const fits = asNumber(window.favoured * window.a, window.total);
+  return [
+    h("p", { class: "report" }, `This report is about ${part} of a text. It fits about one of every ${one} texts there are.`),
+    h(
+      "p",
+      {},
+      `Yours may be one of them or not: chance had its say. Of 100 people who drew the same lots, ${Math.round(100 * fits)} would send a report that fits their own text, and the others one that doesn't. Nobody can tell the two apart.`,
+    ),
+  ];
+}
+
 /** For each answer, how often people who gave it would send this very report. */
 export function chances(question, randomiser, report) {
   return answersOf(question).map((name, symbol) => ({
@@ -77,6 +94,7 @@ export function revelations(randomiser, factor, questions) {
   const can = [
     `Whatever you answered, this report is at most ${times(factor)} likelier than if you had answered anything else.`,
     `Someone who thought the odds about you were even can now be at most ${evenGuess(factor)} % sure.`,
+    "Reports to several surveys add up: what each can reveal multiplies, and whoever keeps them apart by sender sees that they are one person's. The same report sent again reveals nothing more.",
   ];
   const cannot = [
     "It can't prove what you answered. You can truthfully say that chance may have chosen it: nobody, not even those who run this survey, can tell.",

@@ -4,8 +4,8 @@ import { affordable, asNumber, CAP, claim, freshToken, sentBefore, settle, spent
 import { Api } from "./api.js";
 import { h, show } from "./dom.js";
 import { estimatesOf } from "./estimates.js";
-import { chancePicture, epsilonOf, inWords, revelations, times } from "./meaning.js";
-import { answersOf, base64, draw, fields, packed, randomiserOf } from "./randomiser.js";
+import { chancePicture, epsilonOf, inWords, prefixInWords, revelations, times } from "./meaning.js";
+import { answersOf, base64, countedOf, draw, fields, numberOf, packed, randomiserOf } from "./randomiser.js";
 
 const api = new Api();
 const main = document.getElementById("survey");
@@ -86,6 +86,7 @@ function ask(form, randomisers, factor) {
           if (missing) return missing.focus();
           drawn ??= draw(form.questions);
           const report = fields(randomisers[drawn.lot], drawn, asked[drawn.lot].read());
+          const group = drawn.group ?? 0;
           const back = () => {
             review.hidden = true;
             sheet.hidden = false;
@@ -93,7 +94,7 @@ function ask(form, randomisers, factor) {
           };
           sheet.hidden = true;
           told.open = false;
-          reviewed(review, form, randomisers, factor, drawn.lot, report, back);
+          reviewed(review, form, randomisers, factor, { lot: drawn.lot, group }, report, back);
         },
       },
     },
@@ -166,6 +167,8 @@ function askOne(question, index) {
   const group =
     question.kind === "number"
       ? numbers(question, index, answers)
+      : question.kind === "text"
+        ? texts(question, index)
       : choices(
           index,
           answers,
@@ -249,11 +252,38 @@ function numbers(question, index, answers) {
   return { nodes: [entry, told, h("label", { class: "choice" }, skip, h("span", {}, answers[last]))], read };
 }
 
+/** A typed text counts as far as the question's letters and length reach; what counts is shown. None is an answer too. */
+function texts(question, index) {
+  const entry = h("input", {
+    type: "text",
+    maxlength: 200,
+    autocomplete: "off",
+    "aria-label": question.text,
+    "aria-describedby": `counts-${index}`,
+  });
+  const none = h("input", { type: "checkbox" });
+  const told = h("p", { class: "quiet", id: `counts-${index}`, "aria-live": "polite" }, tellLength(question));
+  const read = () => (none.checked ? 0n : entry.value.trim() === "" ? null : numberOf(question, entry.value));
+  const update = () => {
+    entry.disabled = none.checked;
+    const number = read();
+    told.textContent =
+      number === null || none.checked ? tellLength(question) : `Counts as: “${countedOf(question, number)}”.`;
+  };
+  entry.addEventListener("input", update);
+  none.addEventListener("change", update);
+  return { nodes: [entry, told, h("label", { class: "choice" }, none, h("span", {}, "Nothing, or rather not say"))], read };
+}
+
+function tellLength(question) {
+  return `Only the first ${question.length} letters will be used.`;
+}
+
 /** What will be sent, and what it means; sending is a decision of its own. */
-function reviewed(review, form, randomisers, factor, lot, report, back) {
+function reviewed(review, form, randomisers, factor, { lot, group }, report, back) {
   const question = form.questions[lot];
   const randomiser = randomisers[lot];
-  const bytes = packed(form.version, question.scheme, report);
+  const bytes = packed(form.version, question.scheme, report, group);
   const body = { reports: [{ question: question.id, report: base64(bytes) }], token: issued ?? freshToken() };
   const { can, cannot } = revelations(randomiser, asNumber(randomiser.a, randomiser.c), form.questions.length);
   const status = h("p", { role: "status", class: "status" });
@@ -275,13 +305,17 @@ function reviewed(review, form, randomisers, factor, lot, report, back) {
     form.questions.length > 1
       ? h("p", { class: "quiet" }, `The lot fell on question ${lot + 1} of ${form.questions.length}: ${question.text}`)
       : h("p", { class: "quiet" }, question.text),
-    h("p", { class: "report" }, inWords(question, randomiser, report)),
-    h(
-      "p",
-      {},
-      "It may or may not be what you answered: chance had its say. Of 100 people who drew the same lots and gave each answer, this many would send this very report:",
-    ),
-    chancePicture(question, randomiser, report),
+    ...(question.kind === "text"
+      ? prefixInWords(question, randomiser.groups[group])
+      : [
+          h("p", { class: "report" }, inWords(question, randomiser, report)),
+          h(
+            "p",
+            {},
+            "It may or may not be what you answered: chance had its say. Of 100 people who drew the same lots and gave each answer, this many would send this very report:",
+          ),
+          chancePicture(question, randomiser, report),
+        ]),
     h(
       "div",
       { class: "two" },

@@ -11,6 +11,7 @@ const KINDS = [
   ["yes-no", "Yes or no"],
   ["choice", "One of several"],
   ["number", "A number, in ranges"],
+  ["text", "A word or short text"],
 ];
 
 export function surveysRoom(place) {
@@ -113,10 +114,12 @@ function oneQuestion() {
   const kind = h("select", { name: "kind" }, ...KINDS.map(([value, name]) => h("option", { value }, name)));
   const values = h("textarea", { rows: 3, name: "values" });
   const edges = h("input", { name: "edges", placeholder: "0, 18, 30, 45, 60, 120" });
+  const length = h("input", { name: "length", type: "number", min: 1, max: 9, value: 6 });
   const more = {
     "yes-no": null,
     choice: field("Answers, one a line", values),
     number: field("Ends of the ranges", edges, "Increasing, separated by commas."),
+    text: field("Letters that count", length, "Of a to z; all others count as a space. Frequent texts are found later."),
   };
   const extra = h("div", {});
   kind.addEventListener("change", () => show(extra, more[kind.value]));
@@ -150,6 +153,10 @@ function readQuestion(item) {
     question.edges = at("edges")
       .split(",")
       .map((edge) => Number(edge.trim()));
+  if (question.kind === "text") {
+    question.alphabet = " abcdefghijklmnopqrstuvwxyz";
+    question.length = Number(at("length"));
+  }
   return question;
 }
 

@@ -14,27 +14,27 @@ import secrets
 from collections.abc import Callable, Coroutine
 from typing import Annotated, Any
 
-import numpy as np
 from fastapi import APIRouter, Request, Response
 from pydantic import BaseModel, ConfigDict, Field
 from starlette.concurrency import run_in_threadpool
 
 from dodona.errors import Refused, Unsupported
 from dodona.local.client import unpacked
-from dodona.oracles.collected import Collected
+from dodona.local.prefixes import MOST_BITS
 from dodona.server.guard import Problem, not_found
 from dodona.server.requests import Amount, Strict, read_body
 from dodona.server.routes import json_response
 from dodona.server.service import Buckets, require
 from dodona.server.shapes import asks, problems, reads
+from dodona.server.surveys.estimates import estimated as estimated
 from dodona.server.surveys.store import AlreadyCounted, NoSuchSurvey, SurveyStore, UnknownToken
 from dodona.server.surveys.survey import (
+    LONGEST_ALPHABET,
     LONGEST_LABEL,
     LONGEST_TEXT,
     MOST_BATCH,
     MOST_CHOICES,
     MOST_QUESTIONS,
-    Question,
     Survey,
 )
 
@@ -42,14 +42,18 @@ MOST_TOKENS = 10_000
 
 
 class SurveyQuestionBody(Strict):
-    """``kind`` yes-no, choice (with ``values``) or number (with ``edges``, the ends of its buckets)."""
+    """``kind`` yes-no, choice (with ``values``), number (with ``edges``, the ends of its buckets) or text (with an
+    ``alphabet``, whose first letter stands for all it lacks, and the ``length`` that counts).
+    """
 
     text: Annotated[str, Field(min_length=1, max_length=LONGEST_TEXT)]
-    kind: Annotated[str, Field(pattern="^(yes-no|choice|number)$")]
+    kind: Annotated[str, Field(pattern="^(yes-no|choice|number|text)$")]
     values: Annotated[list[Annotated[str, Field(max_length=LONGEST_LABEL)]], Field(max_length=MOST_CHOICES)] | None = (
         None
     )
     edges: Annotated[list[float], Field(max_length=MOST_CHOICES + 1)] | None = None
+    alphabet: Annotated[str, Field(min_length=2, max_length=LONGEST_ALPHABET)] | None = None
+    length: Annotated[int, Field(ge=1, le=MOST_BITS)] | None = None
 
 
 class SurveyBody(Strict):
@@ -130,14 +134,27 @@ class SurveyPage(BaseModel):
     next: str | None
 
 
-class RandomiserForm(BaseModel):
-    """The draw: ``odds`` [A, C] as text, A for each of the first ``favoured`` of ``size`` positions, C for the rest."""
+class WindowForm(BaseModel):
+    """The draw: ``odds`` [A, C] as text, A for each of the first ``favoured`` of ``size`` positions, C for the rest.
+
+    ``length``: of the prefix that is reported, in bits; of a text question's windows.
+    """
 
     shape: str
+    length: int | None = None
     symbols: int
     size: int
     favoured: int
     odds: list[str]
+
+
+class PrefixesForm(BaseModel):
+    """A text question's: which of the ``windows`` is drawn, with ``shares`` of all; ``bits``: of the whole text."""
+
+    shape: str
+    bits: int
+    shares: list[int]
+    windows: list[WindowForm]
 
 
 class QuestionForm(BaseModel):
@@ -150,7 +167,7 @@ class QuestionForm(BaseModel):
     kind: str
     labels: list[str]
     scheme: str
-    randomiser: RandomiserForm
+    randomiser: WindowForm | PrefixesForm
 
 
 class SurveyForm(BaseModel):
@@ -205,7 +222,6 @@ PUBLIC: dict[str, Any] = {"security": []}
 """No key is needed."""
 
 
-CONFIDENCE = 0.95
 PUBLIC_RATE = (50.0, 500.0)
 """Requests a second, and at once, that one address may make without a key."""
 
@@ -342,29 +358,3 @@ def fitting(survey: Survey, name: str, given: str) -> bytes:
     if isinstance(reason, str):
         raise Problem(422, "bad-request", f"a report must be one this survey's randomiser can make: {reason}.")
     return report
-
-
-def estimated(survey: Survey, store: SurveyStore) -> dict[str, Any]:
-    """Shares among those who reported on each question, unbiased for any answers, with margins that hold for any."""
-    collectors = store.collectors(survey)
-    questions = []
-    for question in survey.questions:
-        collector = collectors[question.id]
-        told = {"id": question.id, "text": question.text, "kind": question.kind, "reports": collector.reports}
-        found = _shares(question, Collected(collector, question.schema)) if collector.reports else _NOTHING
-        questions.append({**told, **found})
-    total = sum(collector.reports for collector in collectors.values())
-    return {"id": survey.id, "title": survey.title, "reports": total, "confidence": CONFIDENCE, "questions": questions}
-
-
-_NOTHING: dict[str, Any] = {"estimates": [], "proven": True, "leaves_out": []}
-
-
-def _shares(question: Question, oracle: Collected) -> dict[str, Any]:
-    answer = oracle.ask(question.query, confidence=CONFIDENCE)
-    means, margins = (np.atleast_1d(np.asarray(x)) for x in (answer.mean, np.asarray(answer.margin) / oracle.rows))
-    shares = [
-        {"label": label, "share": float(mean), "margin": float(margin)}
-        for label, mean, margin in zip(question.labels, means, margins, strict=True)
-    ]
-    return {"estimates": shares, "proven": answer.proven, "leaves_out": answer.leaves_out}

@@ -13,8 +13,9 @@ whoever sees no more than those, a respondent has the far smaller ``central`` ep
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
 from typing import Any
@@ -23,6 +24,7 @@ from dodona.errors import BadEffort, BadQuery, BadSchema
 from dodona.local.cells import Cells
 from dodona.local.client import invitation
 from dodona.local.groups import Box
+from dodona.local.prefixes import MOST_BITS, Prefix
 from dodona.local.scheme import VERSION, Scheme, scheme_for
 from dodona.mechanisms.response import TwoLevel, WindowResponse
 from dodona.privacy.numbers import exact
@@ -30,28 +32,39 @@ from dodona.privacy.shuffling import central_epsilon, mixture
 from dodona.query.expr import Column, Literal
 from dodona.query.schema import Category, Flag, Real, Schema
 from dodona.query.statistic import Partition, Query, Value, bucket
+from dodona.release.heavy_hitters import TextCode
 
 MOST_QUESTIONS = 20
 MOST_CHOICES = 64
 LONGEST_TEXT = 500
 LONGEST_LABEL = 120
+LONGEST_ALPHABET = 64
 LEAST_EPSILON, MOST_EPSILON = Fraction(1, 100), Fraction(10)
 LEAST_BATCH, MOST_BATCH = 10, 100_000
 DELTA = Fraction(1, 10**6)
 COLUMN = "answer"
 _ONE = Value(Literal(1.0))
-_FIELDS: dict[str, tuple[str, ...]] = {"yes-no": (), "choice": ("values",), "number": ("edges",)}
+_FIELDS: dict[str, tuple[str, ...]] = {
+    "yes-no": (),
+    "choice": ("values",),
+    "number": ("edges",),
+    "text": ("alphabet", "length"),
+}
 
 
 @dataclass(frozen=True)
 class Question:
-    """``kind``: yes-no, choice (one of ``values``) or number (in the buckets between ``edges``)."""
+    """``kind``: yes-no, choice (one of ``values``), number (in the buckets between ``edges``) or text (the first
+    ``length`` letters; those that ``alphabet`` lacks count as its first): which texts are frequent is found later.
+    """
 
     id: str
     text: str
     kind: str
     values: tuple[str, ...] = ()
     edges: tuple[float, ...] = ()
+    alphabet: str = ""
+    length: int = 0
 
     @cached_property
     def schema(self) -> Schema:
@@ -61,6 +74,8 @@ class Question:
                 return Schema({COLUMN: Flag()})
             case "choice":
                 return Schema({COLUMN: Category(*self.values)})
+            case "text":
+                return Schema({COLUMN: replace(self.code.column, missing=0)})
             case _:
                 return Schema({COLUMN: Real(self.edges[0], self.edges[-1])})
 
@@ -68,20 +83,35 @@ class Question:
     def query(self) -> Query:
         """How many said yes; or how many are in each cell, those who would rather not say being in none."""
         match self.kind:
-            case "yes-no":
+            case "yes-no" | "text":
                 return Value(Column(COLUMN))
             case "choice":
                 return Partition(Column(COLUMN), _ONE)
             case _:
                 return Partition(bucket(COLUMN, self.edges), _ONE)
 
+    @cached_property
+    def code(self) -> TextCode:
+        """Of a text question: how texts become numbers."""
+        return TextCode(self.alphabet, self.length)
+
     @property
     def labels(self) -> tuple[str, ...]:
         """What the estimates are about, in the answer's order."""
-        return {"yes-no": ("Yes",), "choice": self.values, "number": bucket_labels(self.edges)}[self.kind]
+        listed = {"yes-no": ("Yes",), "choice": self.values, "number": bucket_labels(self.edges)}
+        return listed.get(self.kind, ())
+
+    def spelt(self, text: str) -> int:
+        """The number of a text, as ``local.Client`` takes it: as the respondent's browser counts it."""
+        plain = text if re.search("[A-Z]", self.alphabet) else re.sub("[A-Z]", lambda m: m[0].lower(), text)
+        return int(self.code.encode([plain.lstrip(" ")])[0])
 
     def truth(self, symbol: int) -> bool | str | float | None:
-        """The answer that ``symbol`` of the form stands for, as ``local.Client`` takes it; the last is no answer."""
+        """The answer that ``symbol`` of the form stands for, as ``local.Client`` takes it; the last is no answer, and
+        of a text 0 is, which is the empty one.
+        """
+        if self.kind == "text":
+            return symbol
         if self.kind == "yes-no":
             return symbol == 0
         if symbol >= len(self.labels):
@@ -90,12 +120,18 @@ class Question:
 
     def scheme(self, epsilon: Fraction) -> Scheme:
         """How it is answered at this epsilon."""
-        return scheme_for(self.query, self.schema, epsilon)
+        return scheme_for(self.query, self.schema, epsilon, self.randomiser)
+
+    @property
+    def randomiser(self) -> str | None:
+        """The one it is asked by, where that is not the best for a mean."""
+        return "prefixes" if self.kind == "text" else None
 
     def describe(self) -> dict[str, Any]:
         """Plain data; ``Survey.read`` is the inverse."""
-        own = {field: list(getattr(self, field)) for field in _FIELDS[self.kind]}
-        return {"text": self.text, "kind": self.kind, **own}
+        own = {field: getattr(self, field) for field in _FIELDS[self.kind]}
+        plain = {field: list(value) if isinstance(value, tuple) else value for field, value in own.items()}
+        return {"text": self.text, "kind": self.kind, **plain}
 
 
 def bucket_labels(edges: tuple[float, ...]) -> tuple[str, ...]:
@@ -142,6 +178,16 @@ class Randomiser:
             "favoured": self.draw.favoured,
             "odds": [str(a), str(c)],
         }
+
+
+def _prefixed(scheme: Scheme) -> dict[str, Any] | None:
+    """The randomisers of a text question: a window for each length of prefix, drawn with ``shares`` of all."""
+    groups = [group for group in scheme.groups if isinstance(group, Prefix)]
+    if not groups:
+        return None
+    windows = [Randomiser("window", 1 << group.length, group.response.draw).describe() for group in groups]
+    told = [{**window, "length": group.length} for window, group in zip(windows, groups, strict=True)]
+    return {"shape": "prefixes", "bits": groups[0].bits, "shares": list(scheme.odds), "windows": told}
 
 
 @dataclass(frozen=True)
@@ -207,7 +253,7 @@ class Survey:
 
     def invitations(self) -> dict[str, str]:
         """By question: what ``local.Client`` and ``local.Collector`` are made from."""
-        return {q.id: invitation(q.query, q.schema, self.epsilon) for q in self.questions}
+        return {q.id: invitation(q.query, q.schema, self.epsilon, randomiser=q.randomiser) for q in self.questions}
 
     def form(self) -> dict[str, Any]:
         """What a respondent's browser is told: questions, and every number its randomiser needs."""
@@ -215,7 +261,8 @@ class Survey:
         for question in self.questions:
             scheme = question.scheme(self.epsilon)
             told = {"id": question.id, **question.describe(), "labels": list(question.labels)}
-            questions.append({**told, "scheme": scheme.fingerprint, "randomiser": Randomiser.of(scheme).describe()})
+            told["scheme"] = scheme.fingerprint
+            questions.append({**told, "randomiser": _prefixed(scheme) or Randomiser.of(scheme).describe()})
         told = {"id": self.id, "title": self.title, "about": self.about, "epsilon": str(self.epsilon)}
         told |= {"version": VERSION, "questions": questions}
         if self.batch:
@@ -238,11 +285,27 @@ def _question(id: str, stated: Any) -> Question:
         raise BadQuery(f"question {id} of kind {kind} must state {', '.join(sorted(expected))}, and nothing else.")
     text = _text(stated["text"], f"the text of question {id}", LONGEST_TEXT)
     try:
-        question = Question(id, text, kind, _values(id, stated), _edges(id, stated))
+        question = Question(id, text, kind, _values(id, stated), _edges(id, stated), *_spelling(id, stated))
         question.schema  # noqa: B018 - states what is wrong with the values
     except BadSchema as error:
         raise BadQuery(f"question {id}: {error}") from None
     return question
+
+
+def _spelling(id: str, stated: Mapping[str, Any]) -> tuple[str, int]:
+    if "alphabet" not in stated:
+        return "", 0
+    alphabet, length = stated["alphabet"], stated["length"]
+    if not isinstance(alphabet, str) or not 2 <= len(alphabet) <= LONGEST_ALPHABET or not alphabet.isprintable():
+        raise BadQuery(f"the alphabet of question {id} must be text of 2 to {LONGEST_ALPHABET} letters.")
+    if max(map(ord, alphabet)) > 0xFFFF:
+        raise BadQuery(f"the alphabet of question {id} must be of letters that any browser counts as one.")
+    if isinstance(length, bool) or not isinstance(length, int):
+        raise BadQuery(f"the length of question {id} must be a whole number of letters.")
+    width = TextCode(alphabet, 1).width
+    if not 2 <= width * length <= MOST_BITS:
+        raise BadQuery(f"question {id} must take at most {MOST_BITS // width} letters of this alphabet, and two bits.")
+    return alphabet, length
 
 
 def _values(id: str, stated: Mapping[str, Any]) -> tuple[str, ...]:
