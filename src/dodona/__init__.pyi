@@ -21,6 +21,7 @@ from dodona.oracles.dataset import Dataset as Dataset
 from dodona.oracles.exact import Exact as Exact
 from dodona.oracles.local import Local as Local
 from dodona.oracles.oracle import Oracle as Oracle
+from dodona.oracles.remembering import Remembering as Remembering
 from dodona.oracles.remote import connect as connect
 from dodona.oracles.rows import Rows as Rows
 from dodona.oracles.synopsis import Synopsis as Synopsis

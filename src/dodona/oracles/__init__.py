@@ -4,6 +4,7 @@ An oracle answers statistical queries (``oracle.py`` is the contract), and which
 
 - ``exact``: the holder of the rows, for their own eyes: no noise;
 - ``curator``: one curator holds the rows, charges a ledger, and adds noise;
+- ``remembering``: the same, and what it told before it tells again for nothing;
 - ``local``: nobody: each row randomises itself;
 - ``collected``: nobody: reports that real people's devices sent; or nobody with a row and one party with whose it is,
   where a shuffler forwards the reports (``Shuffled``);

@@ -27,6 +27,10 @@ def plain(values: NDArray[np.float64]) -> Numbers:
     return float(values) if values.ndim == 0 else values
 
 
+AGAIN = "asked before"
+"""At the end of a mechanism: the answer is one that was told and paid for."""
+
+
 @dataclass(frozen=True)
 class Bill:
     """What was charged: ``amount`` in the budget's ``unit``, ``share`` of the whole, ``left`` after; and the receipt.
@@ -66,6 +70,8 @@ class Bill:
     def __str__(self) -> str:
         if self.unit == "nothing":
             return "free"
+        if self.mechanism.endswith(AGAIN):
+            return f"free: {AGAIN}, {self.unit} {self.left:.4g} left"
         delta = f", delta {self.keys:.4g} for keys ({self.keys_left:.4g} left)" if self.keys else ""
         shuffled = f", all of it shuffled epsilon {self.central:.4g} at delta {self.delta:.4g}" if self.delta else ""
         return f"{self.unit} {self.amount:.4g} ({self.share:.3%} of the budget; {self.left:.4g} left){delta}{shuffled}"
