@@ -13,7 +13,7 @@ import dodona
 NAMES = {
     "Answer", "Budget", "Category", "Collected", "Contributions", "Cost", "Csv", "Curator", "Dataset",
     "Date", "Exact", "Features", "Flag", "Gate", "Integer", "Local", "Nearest", "Oracle", "Outer",
-    "Partition", "Price", "Public", "Query", "Real", "Rows", "Schema", "Selection", "Shuffled", "Stack",
+    "Partition", "Price", "Public", "Query", "Real", "Remembering", "Rows", "Schema", "Selection", "Shuffled", "Stack",
     "Synopsis", "Table", "Text", "Timestamp", "Unit", "Value", "bucket", "connect", "linear", "load", "open",
     "parse", "stat",
 }  # fmt: skip
