@@ -153,5 +153,6 @@ def prices_apart(request: Request, prices: Sequence[Price], bill: Bill) -> Price
     spread, margin = (np.concatenate([np.ravel(getattr(one, part)) for one in prices]) for part in ("spread", "margin"))
     told = "; ".join(dict.fromkeys(one.sensitivity for one in prices))
     known = str(request.query), bill, spread, margin, prices[0].confidence, prices[0].rows, told, True
-    columns = expected_apart(request.select, prices)
-    return Price(*known, all(one.proven for one in prices), None, columns)
+    made = Price(*known, all(one.proven for one in prices))
+    grain = np.concatenate([_flat(one.grain, one.spread) for one in prices])
+    return replace(made, columns=expected_apart(request.select, prices, replace(made, grain=grain)))

@@ -185,6 +185,8 @@ def _parts(scale: Scale, quantiles: int, most: int) -> int:
 
 COARSE, PUBLISHED = 8, 10
 """Bits of the cells at most: where each has noise of its own, and where their noise was published."""
+PROVEN_FOR = 2 / 3
+"""Of a choice's error, what counts must stay below where margins are asked for: only a choice's are proven."""
 PRESUMED, UNKNOWN = 0.15, 10_000
 """How far, as a part of a cell's rows, a rank inside a cell is taken to err; the rows, where nobody knows how many."""
 
@@ -222,7 +224,8 @@ def better_counted(oracle: Oracle, request: Request, query: Quantiles, offer: Of
     """Whether counts of all cells promise fewer ranks than the choice: many quantiles of few values."""
     if offer.by_value or max(scale.cells for scale in query.scales(oracle.schema)) > 2**COARSE:
         return False
-    return float(np.max(counted_price(oracle, request, query, priced).spread)) < max(offer.usual)
+    less = PROVEN_FOR if query.bracket else 1.0
+    return float(np.mean(counted_price(oracle, request, query, priced).spread)) < less * float(np.mean(offer.usual))
 
 
 def counted_price(oracle: Oracle, request: Request, query: Quantiles, priced: Pricer | None = None) -> Price:
@@ -230,9 +233,10 @@ def counted_price(oracle: Oracle, request: Request, query: Quantiles, priced: Pr
     query, asked = _cheapest(oracle, request, query)
     price = (priced or oracle.estimate)(replace(request, query=asked, select=None))
     size = np.shape(price.spread)[:-1] if len(query.parts) == 1 else ()
+    mean = float(np.max(price.spread)) * math.sqrt(2 / math.pi)
     usual, ranks = (
-        np.broadcast_to(_ranks_off(error, query, oracle), (*size, query.count))
-        for error in (price.spread, price.margin)
+        np.broadcast_to(_ranks_off(error, query, oracle, worst=worst), (*size, query.count))
+        for error, worst in ((mean, False), (price.margin, True))
     )
     told = "margins are ranks, estimated: rows between a value and its quantile"
     return replace(
@@ -253,20 +257,28 @@ def _cheapest(oracle: Oracle, request: Request, query: Quantiles) -> tuple[Quant
 
     def error(coarse: Quantiles) -> float:
         price = oracle.estimate(replace(request, query=coarse.statistics(oracle.schema), select=None))
-        return _ranks_off(price.margin, coarse, oracle)
+        return float(np.max(_ranks_off(price.margin, coarse, oracle)))
 
     best = min(tried, key=error)
     return best, best.statistics(oracle.schema)
 
 
-def _ranks_off(each: Numbers, query: Quantiles, oracle: Oracle) -> float:
-    """From the error of each count: that of half of a histogram's sum, and of a rank inside a cell."""
-    scales = query.scales(oracle.schema)
-    cells, single = max(scale.cells for scale in scales), all(scale.whole and scale.width == 1 for scale in scales)
-    inside = 0.0 if single else PRESUMED * (oracle.rows or UNKNOWN) / cells
-    if oracle.free:
-        return float(np.max(each)) + inside
-    return math.hypot(float(np.max(each)) * math.sqrt(cells / 2), inside)
+def _ranks_off(each: Numbers, query: Quantiles, oracle: Oracle, *, worst: bool = True) -> Floats:
+    """Of each quantile, from the error of each count: that of its own rank, and of a rank inside a cell.
+
+    A q-quantile's rank errs by 1 - q of the noise of each cell below it and by q of that of each other one: by
+    max(q, 1 - q) of all at ``worst``, and where rows are spread evenly by the root of q (1 - q).
+    """
+    scales, found = query.scales(oracle.schema), []
+    for (_, fractions), scale in zip(query.parts, scales, strict=True):
+        inside = 0.0 if scale.whole and scale.width == 1 else PRESUMED * (oracle.rows or UNKNOWN) / scale.cells
+        q = np.array([float(fraction) for fraction in fractions])
+        if oracle.free:
+            found.append(np.full(len(q), float(np.max(each)) + inside))
+            continue
+        part = np.maximum(q, 1 - q) if worst else np.sqrt(q * (1 - q))
+        found.append(np.hypot(float(np.max(each)) * math.sqrt(scale.cells) * part, inside))
+    return np.concatenate(found)
 
 
 def _curves(answer: Answer, *, below: bool) -> tuple[list[Floats], list[Floats]]:

@@ -22,8 +22,10 @@ from dodona.engines.engine import Engine
 from dodona.errors import BadQuery, Unsupported
 from dodona.oracles.answer import Answer, Bill
 from dodona.oracles.tabular import Bar, Tabular, apart, whole
+from dodona.query.calendar import DAY, FIRST, LAST, iso_text
 from dodona.query.expr import Column as Name
 from dodona.query.expr import columns_of
+from dodona.query.persons import HIDDEN
 from dodona.query.plan import Plan, Segment
 from dodona.query.program import Program
 from dodona.query.schema import Category, Column, Date, Flag, Label, Schema, Text, Timestamp
@@ -42,12 +44,14 @@ class Estimate:
 
     ``proven``: whether the margin follows from the noise or a theorem; else it is estimated. ``lost``: why the number
     says nothing beyond the column's public range, if so: "lost in noise", or "no rows" where there is no noise.
+    ``step``: of a date or time, which is shown as one, the microseconds that ``value`` and ``margin`` count.
     """
 
     value: float
     margin: float
     proven: bool = True
     lost: str = ""
+    step: int = 0
 
     @property
     def known(self) -> bool:
@@ -57,10 +61,31 @@ class Estimate:
     def __str__(self) -> str:
         if self.lost:
             return self.lost
-        if self.margin == 0:
+        if self.step:
+            return f"{self.at()} ± {_lasting(self.margin * self.step)}" if self.margin else self.at()
+        if self.margin <= abs(self.value) * 1e-12:  # nothing, or the last digit of a double
             return f"{self.value:.10g}"
         digits = max(0, 1 - math.floor(math.log10(self.margin)))
         return f"{self.value:,.{digits}f} ± {self.margin:,.{digits}f}"
+
+    def at(self, away: float = 0.0) -> Any:
+        """The number; of a date or time its ISO text. ``away``: of another, so far from it."""
+        number = self.value + away
+        if not self.step:
+            return number
+        last = (LAST + 1) * DAY // self.step - 1
+        return iso_text(round(min(max(number, FIRST * DAY // self.step), last)), self.step)
+
+
+def _lasting(microseconds: float) -> str:
+    """So long at most, in words."""
+    seconds = microseconds / 10**6
+    if microseconds % DAY == 0:
+        return f"{seconds / 86_400:,.0f} day{'' if microseconds == DAY else 's'}"
+    for unit, name in ((86_400, "days"), (3_600, "hours"), (60, "minutes")):
+        if seconds >= 2 * unit:
+            return f"{math.ceil(10 * seconds / unit) / 10:,.1f} {name}"
+    return f"{seconds:.10g} seconds"
 
 
 Cell = Label | Estimate | float | None
@@ -125,11 +150,13 @@ class Rows(Tabular):
                 columns[name] = list(cells)
                 continue
             sure = [cell if isinstance(cell, Estimate) and cell.known else None for cell in cells]
-            columns[name] = whole([None if cell is None else cell.value for cell in sure])
-            ends: dict[str, list[float | None]] = {
+            dated = any(cell is not None and cell.step for cell in sure)
+            values = [None if cell is None else cell.at() for cell in sure]
+            columns[name] = values if dated else whole(values)
+            ends: dict[str, list[Any]] = {
                 "margin": [None if cell is None else cell.margin for cell in sure],
-                "low": [None if cell is None else cell.value - cell.margin for cell in sure],
-                "high": [None if cell is None else cell.value + cell.margin for cell in sure],
+                "low": [None if cell is None else cell.at(-cell.margin) for cell in sure],
+                "high": [None if cell is None else cell.at(cell.margin) for cell in sure],
             }
             for end, values in ends.items():
                 columns[apart(f"{name}_{end}", [*self.columns, *columns])] = list(values)
@@ -139,6 +166,7 @@ class Rows(Tabular):
         """Plain records: each estimate as its value, with its margin beside it as ``name_margin``.
 
         A number that is lost also has ``name_note``, which says so; its value is the middle of what it may be, or None.
+        A date or time is its ISO text, its margin counts days or steps, and ``name_text`` has both in words.
         """
         records = []
         for record in self.records:
@@ -148,19 +176,21 @@ class Rows(Tabular):
                     plain[name] = cell
                     continue
                 plain |= {
-                    name: cell.value if cell.known else None,
+                    name: cell.at() if cell.known else None,
                     f"{name}_margin": cell.margin if cell.known else None,
                 }
                 plain |= {f"{name}_note": cell.lost} if cell.lost else {}
+                plain |= {f"{name}_text": str(cell)} if cell.step else {}
             records.append(plain)
         return records
 
     def bars(self, column: str | None = None) -> tuple[str, list[Bar]]:
         """Of each record that has the number; what is lost in noise is no bar."""
         numbers = [name for name in self.columns if any(isinstance(cell, Estimate) for cell in self._column(name))]
-        if column is None and not numbers:
+        drawn = [name for name in numbers if not any(getattr(cell, "step", 0) for cell in self._column(name))]
+        if column is None and not drawn:
             raise BadQuery("no column of this table has an error to draw.")
-        name = numbers[0] if column is None else column
+        name = drawn[0] if column is None else column
         keys = [place for place, other in enumerate(self.columns) if other not in numbers]
         pairs = zip(self.records, self._column(name), strict=True)
         return name, [
@@ -219,7 +249,7 @@ def left_out(query: Query, plan: Plan, schema: Schema, unit: Unit | None = None)
             of_groups += [f"a row in none of the groups of {by} is {where}"] if where else []
             keys |= {str(by)} if where else set()
         query = query.of
-    read = [name for name in plan.program.read if name in schema]
+    read = [name for name in plan.program.read if name in schema and not name.startswith(HIDDEN)]
     if len(read) > MOST_NAMED:
         told.append(f"in {len(read)} columns, values outside the stated bounds count as the nearest bound")
         told.append("values that are missing or not listed add nothing, or what the schema states")

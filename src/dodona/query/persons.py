@@ -26,9 +26,12 @@ from dodona.query.plan import SUM_BITS, Planner
 from dodona.query.program import Program
 from dodona.query.schema import Category, Column, Date, Flag, Integer, Real, Schema, same_name
 from dodona.query.select.source import Scope, settle_names, source_of
+from dodona.query.spellings import nodes_of
 from dodona.query.text import parse_tree, refuse, translate
 from dodona.query.types import Type, numeric
 
+HIDDEN = "(having "
+"""How columns are called that HAVING alone speaks of."""
 LARGEST_SUMMED = 2**29  # of a whole number: 2^33 of them fit 64 bits
 _KINDS = {
     "Count": "count",
@@ -165,9 +168,23 @@ class _Reader:
         tree = item.this if type(item).__name__ == "Alias" else item
         if self._aggregate(tree)[0] is not None:
             return False
+        self._refuse_made(tree)
         if translate(tree) not in listed:
             raise refuse(tree, f"{translate(tree)} is neither an aggregate nor a key of GROUP BY")
         return True
+
+    def _refuse_made(self, tree: Any) -> None:
+        """Refuses what is made of aggregates, or of others than a person has, with where it is to be written."""
+        if type(tree).__name__ in ("LogicalOr", "LogicalAnd"):
+            few, end = ("c", "n > 0") if type(tree).__name__ == "LogicalOr" else ("NOT c", "n = 0")
+            raise refuse(tree, f"of one person, write LEAST(COUNT_IF({few}), 1) AS n here and {end} outside")
+        parts = [node for node in nodes_of(tree) if type(node).__name__ in _KINDS]
+        if parts:
+            raise refuse(
+                tree,
+                f"each item here is one aggregate, in LEAST and GREATEST at most: name it, as {parts[0].sql()} AS a, "
+                "and make more of it in the SELECT outside",
+            )
 
     def _key(self, item: Any) -> tuple[str, Expr]:
         alias = item.alias if type(item).__name__ == "Alias" else ""
@@ -260,7 +277,11 @@ class _Reader:
 
     def _count(self, node: Any, low: float | None, high: float | None, any_range: bool) -> tuple[Column, Measure]:
         if type(node.this).__name__ == "Distinct" or node.args.get("expressions"):
-            raise refuse(node, "COUNT takes * or one row expression here")
+            raise refuse(
+                node,
+                "COUNT takes * or one row expression here: how many different values one person has is not taken. "
+                "Whether they have a certain one is LEAST(COUNT_IF(x = 'a'), 1)",
+            )
         known = None
         if type(node).__name__ == "CountIf":
             met = Call("coalesce", (translate(node.this), Literal(False)))
@@ -350,7 +371,7 @@ class _Reader:
 
         hidden: list[str] = []
         for node in [node for node in clause.this.walk() if type(node).__name__ in _KINDS]:
-            name = f"(having {len(hidden) + 1})"
+            name = f"{HIDDEN}{len(hidden) + 1})"
             self._add(name, node, any_range=True)
             hidden.append(name)
             node.replace(exp.column(exp.to_identifier(name, quoted=True)))

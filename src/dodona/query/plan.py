@@ -294,8 +294,7 @@ def _gate(p: Planner, query: Gate, place: Place) -> Reach:
 def keys_of(p: Planner, by: Expr) -> tuple[int, tuple[Label, ...], bool]:
     """The step that numbers the groups of an expression, their labels, and whether a row may be in none."""
     key = p.compiler.value(by)
-    step, kind = key.step, key.type
-    labels: tuple[Label, ...] = kind.labels
+    step, kind, labels = key.step, key.type, key.type.labels
     if kind.kind == "boolean":
         step, labels = p.build.emit("number", step), (False, True)
     elif key.key is not None:
@@ -312,9 +311,10 @@ def keys_of(p: Planner, by: Expr) -> tuple[int, tuple[Label, ...], bool]:
             step, found, nullable = keys_of(p, inner)
             return step, tuple(int(label) * every for label in found), nullable
         if not (kind.integral and kind.bounded and kind.high - kind.low < 65_536):
+            cut = f"FLOOR({by})" if kind.bounded and kind.high - kind.low < 1000 else f"FLOOR({by} / 1000)"
             raise BadQuery(
                 f"a partition needs listed values, a condition, buckets or at most 65,536 whole numbers. Got {kind}: "
-                f"cut it, as FLOOR({by} / 1000) or BUCKET({by}, 0, 10, 20) do."
+                f"cut it, as {cut} or BUCKET({by}, 0, 10, 20) do."
             )
         labels = dates.labels(int(kind.low), int(kind.high), kind.step)
         step = p.build.emit("sub", step, p.build.const(kind.low))

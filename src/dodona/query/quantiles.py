@@ -39,12 +39,16 @@ ONE = Value(Literal(1.0))
 
 @dataclass(frozen=True)
 class Scale:
-    """The range of a number cut into ``cells`` cells of ``width`` from ``low`` on; ``whole``: it has whole values."""
+    """The range of a number cut into ``cells`` cells of ``width`` from ``low`` on; ``whole``: it has whole values.
+
+    ``step``: of a date or time, the microseconds of one.
+    """
 
     low: float
     width: float
     cells: int
     whole: bool
+    step: int = 0
 
     @property
     def high(self) -> float:
@@ -185,7 +189,7 @@ def scale_of(schema: Schema, of: Expr, bits: int) -> Scale:
     if kind.integral:
         values = int(kind.high) - int(kind.low) + 1
         width = math.ceil(values / 2**bits)
-        return Scale(float(int(kind.low)), float(width), math.ceil(values / width), True)
+        return Scale(float(int(kind.low)), float(width), math.ceil(values / width), True, kind.step)
     if not kind.high > kind.low:
         raise BadQuery(f"{of} has one value, {kind.low:g}: its quantiles are no question.")
     return Scale(kind.low, (kind.high - kind.low) / 2**bits, 2**bits, False)

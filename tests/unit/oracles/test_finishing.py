@@ -142,3 +142,74 @@ def test_a_tolerance_of_what_is_made_of_others_is_refused() -> None:
     with pytest.raises(BadEffort, match="made of others"):
         curator.sql("SELECT COUNT(*) * 2 FROM t", tolerance=5)
     assert curator.ledger.spent() == 0
+
+
+TIMES = {
+    "hour": dd.Timestamp("2015-03-07T05:00", "2025-11-20T17:00", step="hour"),
+    "second": dd.Timestamp("2023-12-30T22:00:00", "2024-01-01T13:59:59"),
+}
+PARTS = ("YEAR(s)", "MONTH(s)", "WEEK(s)", "ISODOW(s)", "HOUR(s)", "s::DATE", "DATE_TRUNC('month', s)", "LAST_DAY(s)",
+         "DATE_TRUNC('day', s + INTERVAL '5 hours')", "DATEDIFF('day', '2023-12-31', s)",
+         "s < '2024-01-01'", "CASE WHEN HOUR(s) < 9 THEN 'early' WHEN DAY(s) = 31 THEN 'last' END")  # fmt: skip
+WHERE = ("TRUE", "s >= '2023-12-31' AND s < '2024-01-01'", "s <= '2023-12-31'", "s = '2023-12-31 07:00:00'",
+         "s BETWEEN '2023-12-30 23:00:00' AND '2023-12-31 08:59:59'", "NOT (s > '2023-12-31' OR s IS NULL)",
+         "s + INTERVAL '1 day' >= '2024-01-01'", "DATE_TRUNC('day', s) = '2023-12-31' AND HOUR(s) <> 3",
+         "s IN ('2023-12-30 22:30:00', '2024-01-01')", "YEAR(s) = 2024 AND s > '2024-01-01'",
+         "s <> '2024-01-01' AND MONTH(s + INTERVAL '1 month') = 2", "s::DATE IN ('2023-12-30')")  # fmt: skip
+
+
+@pytest.mark.parametrize("step", list(TIMES))
+def test_keys_of_times_are_those_that_a_time_can_have(step: str) -> None:
+    """Of too many times to be looked at one by one: put to a table that holds each of them."""
+    column = TIMES[step]
+    every = np.arange(int(column.low), int(column.high) + 1)
+    assert len(every) > 65_536
+    table = dd.Table(
+        {"s": every.astype(f"datetime64[{'h' if step == 'hour' else 's'}]")}, dd.Schema({"s": column}), name="t"
+    )
+    exact = dd.Exact(table)
+    for where in WHERE if step == "second" else [one for one in WHERE if ":30" not in one and ":59" not in one]:
+        total = exact.ask(where).total
+        for key in PARTS if step == "second" else ("HOUR(s)", "WEEK(s)", "DATE_TRUNC('month', s)", "s < '2024-01-01'"):
+            found = exact.sql(f"SELECT {key} AS k, COUNT(*) AS n FROM t WHERE {where} GROUP BY k")
+            told = {record["k"]: record["n"] for record in found.to_dicts()}
+            assert sum(told.values()) == total, (key, where)
+            assert {k for k, n in told.items() if not n} <= {"(other)"}, (key, where)
+
+
+def test_a_window_may_name_any_item_of_the_list() -> None:
+    exact = dd.Exact(people())
+    text = "SELECT SUM(n) OVER (ORDER BY k) AS upto, COUNT(*) AS n, UPPER(g) AS k FROM t GROUP BY k"
+    found = exact.sql(text)
+    assert [cell.value for cell in found["upto"]] == list(np.cumsum([cell.value for cell in found["n"]]))
+    assert found.columns == ("upto", "n", "k")
+
+
+def test_the_price_of_finished_quantiles_is_told_in_ranks() -> None:
+    """Of each printed column: also where rows are sorted or kept by noise, and of what is made of quantiles."""
+    curator = seeded_curator(people(), dd.Budget(rho=1), 1)
+    text = "SELECT g, MEDIAN(age) AS m, COUNT(*) AS n, AVG(age) AS a, MEDIAN(age) - 3 AS less FROM t GROUP BY g {}"
+    sorted_too = curator.price(text.format("HAVING COUNT(*) > 1 ORDER BY m"), share="1/10").columns
+    assert [one.column for one in sorted_too] == ["m, in ranks", "n", "a", "less, in ranks of its quantiles"]
+    alone = curator.price("SELECT g, MEDIAN(age) AS m FROM t GROUP BY g", share="1/20").columns
+    assert sorted_too[0].margin == alone[0].margin == sorted_too[3].margin
+    once = curator.price("SELECT g, COUNT(*) AS n, AVG(age) AS a FROM t GROUP BY g", share="1/20").columns
+    assert 0 < once[0].margin <= sorted_too[1].margin
+    assert sorted_too[2].size == once[1].size
+
+
+def test_quantiles_of_dates_are_dates() -> None:
+    days = np.arange("2020-01-01", "2020-03-01", dtype="datetime64[D]")
+    schema = dd.Schema({"d": dd.Date("2020-01-01", "2020-12-31"), "s": dd.Timestamp("2020-01-01", "2020-12-31")})
+    exact = dd.Exact(dd.Table({"d": days, "s": days.astype("datetime64[s]")}, schema, name="t"))
+    found = exact.sql("SELECT MAX(m) AS m, COUNT(*) AS n FROM (SELECT MEDIAN(d) AS m FROM t)")
+    assert found.to_dict()["m"] == found.to_dict()["m_low"] == ["2020-01-30"]
+    assert str(found[0][0]) == "2020-01-30"
+    (record,) = exact.quantile("s", [0.5]).to_dicts()
+    (name,) = (name for name in record if name.endswith("_text"))
+    value, margin = record[name[:-5]], record[f"{name[:-5]}_margin"]
+    assert value.startswith("2020-01-30T0")
+    assert margin > 0
+    noisy = Estimate(18_291.0, 3.0, step=86_400_000_000)
+    assert (str(noisy), noisy.at(-3), noisy.value) == ("2020-01-30 ± 3 days", "2020-01-27", 18_291.0)
+    assert str(Estimate(0.0, 7_000.0, step=1_000_000)) == "1970-01-01T00:00:00 ± 116.7 minutes"

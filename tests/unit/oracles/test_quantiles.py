@@ -297,12 +297,12 @@ def test_ten_quantiles_take_four_levels_and_never_more_than_was_stated():
 
 def test_a_quantile_is_charged_before_rows_are_read_and_once_for_one_name():
     curator = dd.Curator(table_of(300), dd.Budget(epsilon=1))
-    first = curator.quantile("age", [0.25, 0.5], epsilon="1/10", request_id="q")
-    again = curator.quantile("age", [0.25, 0.5], epsilon="1/10", request_id="q")
+    first = curator.quantile("pay", [0.25, 0.5], epsilon="1/10", request_id="q")
+    again = curator.quantile("pay", [0.25, 0.5], epsilon="1/10", request_id="q")
     assert first == again
     assert curator.left == pytest.approx(0.9)
     with pytest.raises(Refused):
-        curator.quantile("age", [0.25, 0.75], epsilon="1/10", request_id="q")
+        curator.quantile("pay", [0.25, 0.75], epsilon="1/10", request_id="q")
     with pytest.raises(BadEffort, match="how dense the rows are"):
         curator.quantile("age", 0.5, tolerance=1)
 
@@ -423,7 +423,7 @@ BESIDE = "SELECT sex, MEDIAN(age) AS m, COUNT(*) AS n, AVG(age) AS a, QUANTILE(p
 def test_one_charge_pays_for_every_mechanism_and_is_what_the_price_said(budget):
     curator = dd.Curator(table_of(), budget)
     price = curator.price(BESIDE, share=0.5)
-    assert [column.column for column in price.columns] == ["m", "n", "a", "q"]
+    assert [column.column for column in price.columns] == ["m, in ranks", "n", "a", "q, in ranks"]
     rows = curator.sql(BESIDE, share=0.5, request_id="one")
     assert price.cost.amount == rows.cost.amount
     assert 0.49 <= rows.cost.share <= 0.5

@@ -20,10 +20,11 @@ from dodona.oracles.finishing.laws import Law
 from dodona.oracles.finishing.tables import RATIOS, Finisher
 from dodona.oracles.ratios import averages
 from dodona.oracles.rows import EMPTY, LOST, NO_NOISE, Cell, Estimate, Rows
-from dodona.query.plan import compile_query
+from dodona.query.plan import Segment, compile_query
 from dodona.query.quantiles import Quantiles
-from dodona.query.select import Field, Select
-from dodona.query.select.finishing import Stage, place_of
+from dodona.query.schema import Schema
+from dodona.query.select import Core, Field, Select
+from dodona.query.select.finishing import Grouped, Source, Stage, Union, place_of
 
 Floats = NDArray[Any]
 _SIZE = 1000  # of a group, where the number of rows is private
@@ -51,7 +52,7 @@ def finish(select: Select, answer: Answer) -> Rows:
             if loose and finisher.noisy:
                 told.append(f"{column.name}: {loose:,} of {len(table.order):,} might be another without noise")
         else:
-            columns.append(_estimates(shown, gone))
+            columns.append(_estimates(shown, gone, _step_of(select, select.made, place)))
     records = tuple(zip(*columns, strict=True))
     return Rows(select.columns, records, answer.confidence, answer.cost, answer.leaves_out, tuple(told))
 
@@ -81,7 +82,29 @@ def _margin(of: Col) -> Floats:
     return np.where(np.isnan(within), np.inf, within)
 
 
-def _estimates(of: Col, gone: str) -> list[Cell]:
+def _step_of(select: Select, source: Source, place: int) -> int:
+    """The step of a column that is a quantile of a date or time as it was asked; 0 of all others."""
+    if isinstance(source, Grouped):
+        core = select.cores[source.core]
+        beside = [field for other in source.beside for field in select.cores[other].fields[select.cores[other].keys :]]
+        fields = (*core.fields, *beside)
+        return fields[place].step if source.sets is None and place < len(fields) else 0
+    if isinstance(source, Union):
+        steps = {_step_of(select, part, place) for part in source.parts}
+        return steps.pop() if len(steps) == 1 else 0
+    behind = place_of(source.columns[place].of)
+    if behind is None:
+        return 0
+    if source.folds is None:
+        below = source.of
+        width = len(below.columns) if isinstance(below, Stage) else behind + 1
+        return _step_of(select, below, behind) if behind < width else 0
+    fold = source.folds[behind - len(source.by)] if 0 <= behind - len(source.by) < len(source.folds) else None
+    inner = place_of(fold.of) if fold is not None and fold.kind in ("min", "max") and fold.of is not None else None
+    return 0 if inner is None else _step_of(select, source.of, inner)
+
+
+def _estimates(of: Col, gone: str, step: int) -> list[Cell]:
     """Numbers with their margins."""
     margin = _margin(of)
     lost = np.zeros(of.rows, dtype=bool) if of.lost is None else of.lost
@@ -92,7 +115,7 @@ def _estimates(of: Col, gone: str) -> list[Cell]:
         else:
             away = known or unsure or not np.isfinite(within)
             wide = float(within) if np.isfinite(within) and not (unsure and not known) else np.inf
-            cells.append(Estimate(float(value), wide, of.proven, gone if away else ""))
+            cells.append(Estimate(float(value), wide, of.proven, gone if away else "", step))
     return cells
 
 
@@ -109,22 +132,26 @@ def expected(select: Select | None, price: Price) -> Price:
     return replace(price, columns=_made(select, price))
 
 
-def expected_apart(select: Select | None, prices: Sequence[Price]) -> tuple[Expected, ...]:
-    """Of a statement whose parts different mechanisms answer: part by part, where columns are printed as asked."""
-    if select is None or select.printed is None:
+def expected_apart(select: Select | None, prices: Sequence[Price], price: Price) -> tuple[Expected, ...]:
+    """Of a statement whose parts different mechanisms answer: part by part, where columns are printed as asked.
+
+    ``price``: all of them side by side.
+    """
+    if select is None:
         return ()
+    if select.printed is None:
+        noise = price.cost.mechanism.partition("; ")[0]
+        return _made(select, replace(price, cost=replace(price.cost, mechanism=noise)))
     found: dict[str, Expected] = {}
-    for core, price in zip(select.cores, prices, strict=True):
+    for core, part in zip(select.cores, prices, strict=True):
         fields = [field for field in core.fields if field.kind != "key"]
-        found |= {field.name: one for field, one in zip(fields, _expected(fields, price), strict=True)}
-    asked = [field.name for core in select.cores for field in core.fields[core.keys :]]
+        found |= {field.name: one for field, one in zip(fields, _expected(fields, part), strict=True)}
+    asked = [field for core in select.cores for field in core.fields[core.keys :]]
     places = [place_of(column.of) for column in select.made.columns]
     keys = select.cores[0].keys
-    return tuple(
-        replace(found[asked[place - keys]], column=column.name)
-        for place, column in zip(places, select.made.columns, strict=True)
-        if place is not None and place >= keys
-    )
+    pairs = [(asked[place - keys], column.name) for place, column in zip(places, select.made.columns, strict=True)
+             if place is not None and place >= keys]  # fmt: skip
+    return tuple(replace(found[field.name], column=_in_words(name, field.kind)) for field, name in pairs)
 
 
 def _array(part: Any) -> Floats | None:
@@ -149,9 +176,13 @@ def _expected(fields: list[Field], price: Price) -> tuple[Expected, ...]:
         if field.kind in RATIOS and id(field) not in found:
             (found[id(field)],) = _foreseen([field], size, noise, law)
         elif field.kind not in RATIOS:
-            name = f"{field.name}, in ranks" if field.kind == "quantile" else field.name
+            name = _in_words(field.name, field.kind)
             found[id(field)] = Expected(name, float(margin[:, list(field.leaves)].max()))
     return tuple(found[id(field)] for field in fields)
+
+
+def _in_words(name: str, kind: str) -> str:
+    return f"{name}, in ranks" if kind == "quantile" else name
 
 
 def _foreseen(fields: list[Field], size: int, noise: tuple[Floats, Floats, Floats | None], law: Law) -> list[Expected]:
@@ -193,8 +224,6 @@ def _totals(field: Field, size: int) -> Floats:
 
 def _made(select: Select, price: Price) -> tuple[Expected, ...]:
     """Of columns that are made of others: as they would be for groups of equal size, values in their middle."""
-    if any(isinstance(core.query, Quantiles) for core in select.cores):
-        return ()
     size, numbers = _typical(select, price)
     law = Law.of(np.asarray(price.spread), _array(price.grain), price.confidence, price.cost.mechanism)
     finisher = Finisher(select, numbers, law, price.proven)
@@ -204,6 +233,11 @@ def _made(select: Select, price: Price) -> tuple[Expected, ...]:
     for place, column in enumerate(select.made.columns):
         of = table.columns[place]
         if not of.noisy or of.kind != "number":
+            continue
+        ranks = [numbers[use[1]].margin[:, list(use[2])].max() for use in of.uses if use[0] == "quantile"]
+        if ranks:  # what a rank is worth in values is private
+            made = "" if place_of(column.of) is not None and len(of.uses) == 1 else " of its quantiles"
+            found.append(Expected(f"{_in_words(column.name, 'quantile')}{made}", float(max(ranks))))
             continue
         of = finisher.table(select.made, of.parts * among).columns[place]
         margin = _margin(of)
@@ -215,7 +249,7 @@ def _made(select: Select, price: Price) -> tuple[Expected, ...]:
 
 
 def _typical(select: Select, price: Price) -> tuple[int, list[Numbers]]:
-    segments = [compile_query(core.query, select.schema, level=True).segments[0] for core in select.cores]
+    segments = [_segment(core, select.schema) for core in select.cores]
     sizes = [int(np.prod(segment.shape)) for segment in segments]
     arrays = (_array(part) for part in (price.spread, price.margin, price.grain))
     spread, margin, grain = (None if part is None else np.broadcast_to(part.ravel(), sum(sizes)) for part in arrays)
@@ -232,7 +266,16 @@ def _typical(select: Select, price: Price) -> tuple[int, list[Numbers]]:
     return least, numbers_of(select, np.concatenate(totals), spread, margin, grain, segments)
 
 
+def _segment(core: Core, schema: Schema) -> Segment:
+    if not isinstance(core.query, Quantiles):
+        return compile_query(core.query, schema, level=True).segments[0]
+    labels = compile_query(core.query.groups(), schema, level=True).segments[0].labels
+    return Segment((*map(len, labels), core.query.count), labels)
+
+
 def _sum(field: Field, size: int) -> float:
+    if field.kind == "quantile":
+        return (field.low + field.high) / 2
     return size * (1.0 if field.kind == "count" else (field.low + field.high) / 2)
 
 

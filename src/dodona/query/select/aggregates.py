@@ -55,7 +55,8 @@ class Field:
     ``leaves``: positions in the stack, for avg and variance the centred sum, (the centred squares,) and the count; for
     covariance both sums, their products and the count; for correlation the squares of both before the count.
     ``middle``, ``low``, ``high``: where the sum was centred, and the range of the argument; ``other``: half the range
-    of a second one. ``sample``: divided by one less than the count. ``labels``: what kind of keys they are.
+    of a second one. ``sample``: divided by one less than the count. ``labels``: what kind of keys they are. ``step``:
+    of a date or time, its microseconds.
     """
 
     name: str
@@ -69,6 +70,7 @@ class Field:
     sample: bool = False
     labels: str = ""
     nullable: bool = False
+    step: int = 0
 
     @property
     def half(self) -> float:
@@ -343,7 +345,8 @@ def quantile_fields(query: Quantiles, schema: Schema) -> list[Field]:
     for (of, fractions), scale in zip(query.parts, query.scales(schema), strict=True):
         low, high = (scale.low, scale.high) if query.bracket else (0.0, 0.0)
         for fraction in fractions:
-            fields.append(Field(_label(of, fraction), "quantile", leaves=(len(fields),), low=low, high=high))
+            label, leaves = _label(of, fraction), (len(fields),)
+            fields.append(Field(label, "quantile", leaves=leaves, low=low, high=high, step=scale.step))
     return fields
 
 

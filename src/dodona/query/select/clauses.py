@@ -54,8 +54,13 @@ class Draft:
         self.items: list[tuple[str | None, Expr]] = []
         if stars is not None:
             self.items = [(name, slot(place)) for place, name in enumerate(stars)]
-        for item in [] if stars is not None else tree.expressions:
-            self._add(item)
+        listed = [] if stars is not None else list(tree.expressions)
+        read: dict[int, list[tuple[str | None, Expr]]] = {}
+        window = _apart()[0]
+        for place in sorted(range(len(listed)), key=lambda place: listed[place].find(window) is not None):
+            read[place] = self._read(listed[place])  # windows last: they may name any other item
+            level.aliases |= {name: of for name, of in read[place] if name is not None}
+        self.items += [item for place in sorted(read) for item in read[place]]
         level.aliases = {name: of for name, of in self.items if name is not None}
         having, order, qualify = (tree.args.get(clause) for clause in ("having", "order", "qualify"))
         self.having = None if having is None else level.read(having.this)
@@ -63,7 +68,8 @@ class Draft:
         self.order = () if order is None else level.orders(order.expressions, [of for _, of in self.items])
         self.limit, self.offset = limits(tree)
 
-    def _add(self, item: Any) -> None:
+    def _read(self, item: Any) -> list[tuple[str | None, Expr]]:
+        """The columns that an item of the list is, with their names."""
         level = self.level
         if type(item).__name__ == "Star" and isinstance(level, TableLevel) and level.keys is None:
             if (
@@ -73,14 +79,13 @@ class Draft:
                 or item.args.get("except")
             ):
                 raise refuse(item, "* stands for all columns: name them where you want some")
-            self.items += [(name, slot(place)) for place, name in enumerate(level.names)]
-            return
+            return [(name, slot(place)) for place, name in enumerate(level.names)]
         if type(item).__name__ == "Star":
             raise refuse(
                 item, "* is every column of every row, and rows are what is protected: name keys and aggregates"
             )
         alias = item.alias if type(item).__name__ == "Alias" else None
-        self.items.append((alias or None, level.read(item.this if alias else item)))
+        return [(alias or None, level.read(item.this if alias else item))]
 
     def aggregated(self) -> Any:
         """The first item with an aggregate that is not a quantile."""

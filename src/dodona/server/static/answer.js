@@ -108,9 +108,15 @@ function listOf(text, answer, totals) {
 /** A SELECT's rows. Keys come first in a label; the first estimate is drawn, others by choice. */
 function rowsOf(text, sent) {
   // A record names its estimates and, beside each, its margin as "name_margin", and "name_note" where it is lost.
+  // A date or time comes in words too, as "name_text".
   const cellOf = (record, name) =>
     Object.hasOwn(record, `${name}_margin`)
-      ? { value: record[name], margin: record[`${name}_margin`], lost: record[`${name}_note`] ?? "" }
+      ? {
+          value: record[name],
+          margin: record[`${name}_margin`],
+          lost: record[`${name}_note`] ?? "",
+          text: record[`${name}_text`] ?? "",
+        }
       : record[name];
   const reply = { ...sent, records: sent.records.map((record) => sent.columns.map((name) => cellOf(record, name))) };
   const shape = reply.columns.map((name, i) => ({
@@ -127,13 +133,13 @@ function rowsOf(text, sent) {
   if (reply.records.length === 1 && keys.length === 0) {
     const figures = numbers.map((column) => {
       const cell = reply.records[0][column.i];
-      const told = withMargin(cell?.value ?? 0, cell?.margin ?? 0);
+      const told = cell?.text ? { value: cell.text } : withMargin(cell?.value ?? 0, cell?.margin ?? 0);
       if (cell === null) return h("p", { class: "figure" }, h("strong", {}, "NULL"), h("span", {}, column.name));
       return h(
         "p",
         { class: "figure" },
         h("strong", {}, cell.lost || told.value),
-        cell.lost ? null : h("span", {}, ` ± ${told.margin}`),
+        cell.lost || cell.text ? null : h("span", {}, ` ± ${told.margin}`),
         h("span", { class: "unit" }, column.name),
       );
     });
@@ -148,13 +154,14 @@ function rowsOf(text, sent) {
       picture(`${column.name} by ${keys.map((key) => key.name).join(", ")}`, points, keys.length === 1),
     );
   };
-  if (numbers.length > 0) draw(numbers[0]);
+  const drawable = numbers.filter((column) => !reply.records.some((record) => record[column.i]?.text));
+  if (drawable.length > 0) draw(drawable[0]);
   const choice =
-    numbers.length > 1 &&
+    drawable.length > 1 &&
     h(
       "div",
       { class: "choose", role: "group", "aria-label": "Number to draw" },
-      ...numbers.map((column, i) =>
+      ...drawable.map((column, i) =>
         h(
           "button",
           {
@@ -177,12 +184,14 @@ function rowsOf(text, sent) {
   const cells = reply.records
     .slice(0, MOST_ROWS)
     .map((record) =>
-      record.map((value) => (isEstimate(value) ? value.lost || estimate(value.value, value.margin) : label(value))),
+      record.map((value) =>
+        isEstimate(value) ? value.lost || value.text || estimate(value.value, value.margin) : label(value),
+      ),
     );
   const right = new Set(numbers.map((column) => column.i));
   return [
     choice,
-    numbers.length > 0 && drawn,
+    drawable.length > 0 && drawn,
     h(
       "details",
       { open: reply.records.length <= 12 },
