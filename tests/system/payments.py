@@ -32,6 +32,7 @@ from dodona.local.account import PERMANENT
 from dodona.mechanisms import SecureBits
 from dodona.oracles.noise import Plans
 from dodona.privacy.ledger.store import entries
+from dodona.query.candidates import Running
 from dodona.query.statistic import Partition, Value, as_expr, as_query, bucket
 
 BEFALLS = (
@@ -274,6 +275,25 @@ class Told(dd.Curator):
         return pure
 
 
+class ToldInParts(Told):
+    """A curator that tells what it hands out of what is paid for once: of which series, and which part."""
+
+    def _charged(self, request: Any, work: Any, restore: Any) -> Any:
+        if work.part is None:
+            return super()._charged(request, work, restore)
+        world, drawn = self.world, []
+
+        def watched(bill: Any) -> Any:
+            world.computing()
+            series = f"{work.part.series} of {self._analyst}"
+            drawn.append((series, work.part.name, work.cost, work.part.cost))
+            return work.compute(bill)
+
+        result = dd.Curator._charged(self, request, replace(work, compute=watched), restore)
+        world.handed += drawn
+        return result
+
+
 class CuratorWorld(World):
     """Curators on one (epsilon, delta) budget; the last handle is of another analyst."""
 
@@ -317,6 +337,45 @@ class CuratorWorld(World):
         assert pocket is None or set(vars(pocket.ledger)) == {"_outer", "_analyst", "genesis"}, "it has a memory"
         assert set(vars(curator)) == _CURATOR, "it has a memory"
         return self.analyst(number), pocket is None, *super().known(number)
+
+
+class SeriesWorld(CuratorWorld):
+    """Curators that pay once for all periods, and tell them one by one; what was lost may be drawn again, for more."""
+
+    operations = (
+        "ask",
+        "ask by a shared name",
+        "tell a period",
+        "tell the next",
+        "tell one once more",
+        "tell all dearer",
+    )
+
+    def opened(self, number: int) -> tuple[Told, None]:
+        curator = ToldInParts(_TABLE, PROMISE, self.place, analyst=self.analyst(number), create=True)
+        curator.world, curator._plans = self, _PLANS
+        return curator, None
+
+    def perform(self, operation: str, number: int) -> None:
+        curator = self.handles[number][0]
+        if not operation.startswith("tell"):
+            super().perform(operation, number)
+            return
+        self.crashing(curator.ledger)
+        period, again = int("next" in operation), int("more" in operation)
+        share = Fraction(1, 5) if "dearer" in operation else Fraction(1, 10)
+        curator.run(Running("x", (0.0, 1.0, 2.0), 0, period, again), share=share, request_id=self.fresh())
+
+    def kept(self) -> bool:
+        """Each series is paid for once, each of its parts drawn once, and each further draw paid for by itself."""
+        parts = [handed for handed in self.handed if isinstance(handed, tuple)]
+        once = {(series, name) for series, name, _, _ in parts}
+        assert len(once) == len(parts), "a part was drawn twice"
+        whole = {series: cost.rho for series, _, cost, _ in parts}
+        rho = sum(whole.values()) + sum(own.rho for _, _, _, own in parts)
+        rho += sum(handed.rho for handed in self.handed if not isinstance(handed, tuple))
+        assert PROMISE.rho is not None
+        return bool(rho <= PROMISE.rho)
 
 
 _CURATOR = set(vars(Told(_TABLE, PROMISE, analyst="ann"))) | {"world"}
