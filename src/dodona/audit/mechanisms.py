@@ -229,10 +229,10 @@ def shown_law(threshold: Threshold, count: int, outside: float = OUTSIDE) -> exa
     if count == 0 and not threshold.domain:
         return {None: F(1)}
     far = max(threshold.least, count) + threshold.noise.quantile(1 - outside)
-    told = {y: threshold.noise.probability(y - count) for y in range(threshold.least, far)}
-    hidden = sum(
-        (low for low, _ in map(threshold.noise.probability, range(-far - count, threshold.least - count))), F(0)
-    )
+    told = {y: threshold.chance(y, count) for y in range(threshold.lowest, far)}
+    hidden = F(0)
+    for often, noise, least in threshold.ways:
+        hidden += often * sum((low for low, _ in map(noise.probability, range(-far - count, least - count))), F(0))
     beyond = 1 - hidden - sum((high for _, high in told.values()), F(0)) - F(outside)
     return {None: hidden, **{y: low for y, (low, _) in told.items()}, far: max(beyond, F(0))}
 

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import lru_cache
 from typing import Any, ClassVar, TypeVar
@@ -26,10 +26,11 @@ from numpy.typing import NDArray
 from dodona.errors import BadEffort
 from dodona.mechanisms import fixed
 from dodona.mechanisms.bernoulli import coin, exponential, few, flip
-from dodona.mechanisms.bits import Bits
+from dodona.mechanisms.bits import Bits, below
 from dodona.mechanisms.gaussian import DiscreteGaussian
 from dodona.mechanisms.laplace import DiscreteLaplace
 from dodona.mechanisms.mechanism import AdditiveNoise, Law, Mechanism, registered
+from dodona.mechanisms.threshold_reading import Reading
 from dodona.privacy.budget import Cost
 from dodona.query.sensitivity import Norms
 
@@ -39,6 +40,7 @@ _LISTED = 64  # terms of a tail that are summed one by one; a geometric series b
 _SMALLEST = Fraction(1, 1000)  # scale of noise: whatever is paid beyond it buys none the less, and its digits cost time
 _NEGLIGIBLE = 2**64  # a term so many times below the first is summed with all after it
 _DEPTH = 256  # binary digits to which chances are kept, rounded up
+_COIN = 40  # binary digits of how often a key has the lower threshold
 _LEAST_DELTA = Fraction(1, 10**30)
 Noise = TypeVar("Noise", bound=AdditiveNoise)
 STRAYS = Fraction(1, 20)
@@ -127,7 +129,8 @@ class ShownLaw(Law):
 class Threshold(Mechanism):
     """``noise`` on every count that occurs; shown from ``least`` on. ``both``: a person is replaced, and so may take
     ``keys`` from some counts and add them to others. ``domain``: how many keys there can be, where that is known and
-    all of them, those that nobody has too, get noise; else 0.
+    all of them, those that nobody has too, get noise; else 0. ``early``: as often as this, key by key and whatever the
+    count, truncated noise has a reach and a threshold of one less: so all of delta is made use of.
     """
 
     name: ClassVar[str] = "threshold"
@@ -136,6 +139,7 @@ class Threshold(Mechanism):
     keys: int
     both: bool
     domain: int = 0
+    early: Fraction = Fraction(0)
 
     @staticmethod
     def over(noise: AdditiveNoise, domain: int, keys: int, both: bool) -> Threshold:
@@ -166,7 +170,30 @@ class Threshold(Mechanism):
         many = moved(keys, both)
         guess = math.ceil(float(scale) * max(1.0, fixed.log_of(many / (checked(delta) * 2 * scale))))
         reach = fixed.smallest_integer(lambda k: any_of(Truncated(scale, k).probability(k)[1], many) <= delta, guess)
-        return Threshold(Truncated(scale, reach), reach + 1, keys, both)
+        found = Threshold(Truncated(scale, reach), reach + 1, keys, both)
+        coins = 0  # as many of 2^_COIN as delta allows
+        for bit in reversed(range(_COIN if reach > 1 else 0)):
+            tried = replace(found, early=Fraction(coins | 1 << bit, 1 << _COIN))
+            coins = coins | 1 << bit if tried.delta <= delta else coins
+        return replace(found, early=Fraction(coins, 1 << _COIN))
+
+    @property
+    def ways(self) -> tuple[tuple[Fraction, AdditiveNoise, int], ...]:
+        """(how often, noise, threshold): one way, or two."""
+        own = (1 - self.early, self.noise, self.least)
+        if not self.early or not isinstance(self.noise, Truncated):
+            return (own,)
+        return own, (self.early, Truncated(self.noise.scale, self.noise.reach - 1), self.least - 1)
+
+    @property
+    def lowest(self) -> int:
+        """The least noisy count that is ever shown."""
+        return min(least for _, _, least in self.ways)
+
+    def chance(self, noisy: int, count: int) -> tuple[Fraction, Fraction]:
+        """P(a key of ``count`` people is shown, with this ``noisy`` count), as a bracket."""
+        parts = [(often, noise.probability(noisy - count)) for often, noise, least in self.ways if noisy >= least]
+        return sum((q * p[0] for q, p in parts), Fraction(0)), sum((q * p[1] for q, p in parts), Fraction(0))
 
     def cost(self) -> Cost:
         """Epsilon where the noise has one, rho, and delta."""
@@ -185,13 +212,19 @@ class Threshold(Mechanism):
         if self.domain:
             return Fraction(0)
         if isinstance(self.noise, Truncated):
-            return any_of(self.noise.probability(self.noise.reach)[1], moved(self.keys, self.both))
+            ends = [often * noise.probability(least - 1)[1] for often, noise, least in self.ways]
+            return any_of(sum(ends, Fraction(0)), moved(self.keys, self.both))
         return any_of(_above(self.noise, self.least - 1), self.keys)
 
     def show(self, counts: NDArray[np.int64], bits: Bits) -> tuple[NDArray[np.intp], NDArray[np.int64]]:
         """Which of the counts are shown, and the noisy counts of these. Each count is at least 1."""
-        noisy = counts + np.asarray(self.noise.sample(len(counts), bits), dtype=np.int64)
-        shown = np.flatnonzero(noisy >= self.least)
+        noisy, least = np.array(counts, dtype=np.int64), np.full(len(counts), self.least)
+        early = below(1 << _COIN, len(counts), bits) < int(self.early * (1 << _COIN)) if self.early else least < 0
+        for (_, noise, threshold), own in zip(self.ways, (~early, early), strict=False):
+            chosen = np.flatnonzero(own)
+            noisy[chosen] += np.asarray(noise.sample(len(chosen), bits), dtype=np.int64)
+            least[chosen] = threshold
+        shown = np.flatnonzero(noisy >= least)
         return shown, noisy[shown]
 
     def strays(self, absent: int, bits: Bits) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
@@ -232,7 +265,8 @@ class Threshold(Mechanism):
     def describe(self) -> dict[str, Any]:
         """As plain data; ``restored`` is the inverse."""
         shape = {name: str(value) for name, value in vars(self.noise).items()}
-        known = {"domain": self.domain} if self.domain else {}
+        known: dict[str, Any] = {"domain": self.domain} if self.domain else {}
+        known |= {"early": str(self.early)} if self.early else {}
         return {"noise": self.noise.name, **shape, "least": self.least, "keys": self.keys, "both": self.both, **known}
 
     @staticmethod
@@ -245,14 +279,15 @@ class Threshold(Mechanism):
         }
         noise = kinds[described["noise"]]()
         own = int(described["least"]), int(described["keys"]), bool(described["both"])
-        return Threshold(noise, *own, int(described.get("domain", 0)))
+        return Threshold(noise, *own, int(described.get("domain", 0)), Fraction(described.get("early", 0)))
 
     @property
     def label(self) -> str:
         """Noise and threshold."""
         people = "replaced" if self.both else "added"
         known = f", of {self.domain:,}" if self.domain else ""
-        return f"{self.noise.name} {self.noise.label}, from {self.least} on, {self.keys} key(s), {people}{known}"
+        early = f", one less {float(self.early):.2g} of the time" if self.early else ""
+        return f"{self.noise.name} {self.noise.label}, from {self.least} on{early}, {self.keys} key(s), {people}{known}"
 
     @classmethod
     def settings(cls, slow: bool) -> Iterable[Threshold]:
@@ -345,43 +380,6 @@ def any_of(chance: Fraction, times: int) -> Fraction:
     return Fraction(one - left, one)
 
 
-# -- how a count that is shown is read --------------------------------------------------------------------------------
-#
-# Of a key with few people only large noise is ever seen, so a shown count is too high on average: by more than its own
-# deviation near the threshold. Given that it is shown, Y = c + X passes y with probability
-# P(X >= y - c) / P(X >= T - c), which grows with c since X is log-concave. So the c at which the count seen is neither
-# too high nor too low for the confidence form an interval that holds the true count with at least that confidence,
-# *given that the key is shown*; and the c at which it is exactly in the middle is below the truth as often as above it.
-
-
-@dataclass(frozen=True)
-class Reading:
-    """``log_above[i]``: ln P(X >= i - offset). ``fewest``: people that a key which is shown may have."""
-
-    least: int
-    offset: int
-    log_above: NDArray[np.float64]
-    fewest: int = 1
-
-    def passed(self, noisy: int, counts: NDArray[np.int64]) -> NDArray[np.float64]:
-        """P(Y >= ``noisy`` | Y >= T) for each true count."""
-        return np.exp(np.minimum(self._log(noisy - counts) - self._log(self.least - counts), 0.0))
-
-    def interval(self, noisy: int, confidence: float) -> tuple[int, int, int]:
-        """(lowest, middle, highest) true count; at least ``fewest``."""
-        half = (1 - confidence) / 2
-        counts = np.arange(max(self.fewest, noisy - self.offset), noisy + self.offset + 1, dtype=np.int64)
-        at_least, at_most = self.passed(noisy, counts), 1 - self.passed(noisy + 1, counts)
-        kept = counts[(at_least > half) & (at_most > half)]
-        middle = counts[int(np.argmax(at_least >= 0.5))]
-        if not len(kept):  # more noise than there can be at this confidence: the nearest that is possible
-            return int(middle), int(middle), int(middle)
-        return int(kept[0]), int(np.clip(middle, kept[0], kept[-1])), int(kept[-1])
-
-    def _log(self, m: NDArray[np.int64]) -> NDArray[np.float64]:
-        return np.asarray(self.log_above[np.clip(m + self.offset, 0, len(self.log_above) - 1)])
-
-
 @lru_cache(maxsize=64)
 def _reading(threshold: Threshold) -> Reading:
     noise = threshold.noise
@@ -390,9 +388,13 @@ def _reading(threshold: Threshold) -> Reading:
     logs = np.array([noise.log_probability(k) for k in range(-offset, offset + 1)])
     # The terms are taken from beyond the last one inwards: the tails keep their digits.
     above = np.logaddexp.accumulate(logs[::-1])[::-1]
-    return Reading(threshold.least, offset, above - above[0], 0 if threshold.domain else 1)
+    own = Reading(threshold.least, offset, above - above[0], 0 if threshold.domain else 1)
+    if len(threshold.ways) == 1:
+        return own
+    _, (often, shorter, least) = threshold.ways
+    return replace(own, early=_reading(Threshold(shorter, least, threshold.keys, threshold.both)), often=float(often))
 
 
 def best(offers: Iterable[Any]) -> Any:
     """The lowest threshold, which shows the most keys: one of so many people is shown as often as not."""
-    return min(offers, key=lambda offer: (offer.least, offer.noise.stddev, offer.noise.name))
+    return min(offers, key=lambda offer: (offer.least - offer.early, offer.noise.stddev, offer.noise.name))

@@ -29,7 +29,8 @@ from dodona.mechanisms import fixed
 from dodona.mechanisms.bits import Bits
 from dodona.mechanisms.gaussian import DiscreteGaussian
 from dodona.mechanisms.mechanism import Law, Mechanism, registered
-from dodona.mechanisms.threshold import Reading, ShownLaw, Threshold, any_of, checked, moved
+from dodona.mechanisms.threshold import ShownLaw, Threshold, any_of, checked, moved
+from dodona.mechanisms.threshold_reading import Reading
 from dodona.privacy.budget import Cost
 
 WHOLE = 4096
@@ -268,13 +269,13 @@ def predicted(offer: Shown, people: int | None = None) -> float:
     as words are: key j is 1/j as common as the first. By this, which looks at no row, ways are compared.
     """
     if isinstance(offer, Threshold):
-        one = offer.noise.stddev, np.ones(offer.keys), offer.least
+        one = offer.noise.stddev, np.ones(offer.keys), offer.least - float(offer.early)
         return float(_found([one], offer.keys, people or _PEOPLE).sum())
     steps = [(one.noise.stddev, np.array(one.lone, dtype=np.float64), one.least) for one in offer.rounds]
     return float(_found(steps, offer.keys, people or _PEOPLE).sum())
 
 
-def _found(steps: list[tuple[float, NDArray[np.float64], int]], keys: int, people: int) -> NDArray[np.float64]:
+def _found(steps: Sequence[tuple[float, NDArray[np.float64], float]], keys: int, people: int) -> NDArray[np.float64]:
     """Of each key the chance that one of the steps (deviation, weights, threshold) shows it."""
     common = 1 / np.arange(1, _KEYS + 1)
     common /= common.sum()

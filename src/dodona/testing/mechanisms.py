@@ -214,14 +214,16 @@ def _check_shown(law: ShownLaw, bits: Bits, draws: int) -> None:
     for count in {count for count in (*law.here, *law.there) if count or law.threshold.domain}:
         many = np.full(draws, count, dtype=np.int64)
         shown, noisy = law.threshold.show(many, bits) if count else law.threshold.strays(draws, bits)
-        assert noisy.min(initial=law.threshold.least) >= law.threshold.least, "a key below the threshold is shown."
+        lowest = law.threshold.lowest
+        assert noisy.min(initial=lowest) >= lowest, "a key below the threshold is shown."
         reach = law.threshold.noise.quantile(0.99)
-        values = range(law.threshold.least, max(law.threshold.least, count) + reach)
-        noise = law.threshold.noise
-        chances = [math.exp(noise.log_probability(y - count)) for y in values]
-        observed = [int(np.count_nonzero(noisy == y)) for y in values]
-        below = range(min(count, law.threshold.least) - 20 * reach - 20, law.threshold.least)
-        hidden, far = math.fsum(math.exp(noise.log_probability(y - count)) for y in below), len(shown) - sum(observed)
+        values = range(lowest, max(law.threshold.least, count) + reach)
+        chances = [float(law.threshold.chance(y, count)[1]) for y in values]
+        observed, hidden = [int(np.count_nonzero(noisy == y)) for y in values], 0.0
+        for often, noise, least in law.threshold.ways:
+            below = range(min(count, least) - 20 * reach - 20, least)
+            hidden += float(often) * math.fsum(math.exp(noise.log_probability(y - count)) for y in below)
+        far = len(shown) - sum(observed)
         rest = max(1 - math.fsum(chances) - hidden, 0.0)
         good = p_value([draws - len(shown), far, *observed], [hidden, rest, *chances])
         assert good > FALSE_ALARM, f"keys of {count} people are not shown as the law says (p = {good:.1e})."

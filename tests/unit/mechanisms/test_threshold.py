@@ -106,10 +106,13 @@ def test_the_threshold_is_the_lowest_that_delta_pays_for(kind: str, keys: int, b
     threshold = made(kind, keys, both)
     assert 0 < threshold.delta <= DELTA
     assert threshold.cost().delta == threshold.delta
-    lower = replace(threshold, least=threshold.least - 1)
+    lower = replace(threshold, least=threshold.least - 1, early=F(0))
     if isinstance(threshold.noise, Truncated):
         lower = replace(lower, noise=Truncated(threshold.noise.scale, threshold.noise.reach - 1))
     assert lower.delta > DELTA
+    if isinstance(threshold.noise, Truncated):  # what is left of delta lets some keys through at one less
+        assert replace(threshold, early=threshold.early + F(1, 2**40)).delta > DELTA
+        assert DELTA - threshold.delta < F(1, 10**9)
     tail = sum(threshold.noise.probability(k)[0] for k in range(threshold.least - 1, threshold.least + 60))
     if not isinstance(threshold.noise, Truncated):
         assert 0 <= float(threshold.delta - (1 - (1 - tail) ** keys)) < 1e-6  # the exact union
@@ -152,6 +155,15 @@ def test_one_key_a_person_at_one_and_a_millionth() -> None:
     """What the literature states for partition selection: 15 people or so are needed, with the number as well."""
     found = best([kind(F(1), F(1, 10**6), 1, False) for kind in (Threshold.truncated, Threshold.laplace)])
     assert found.least == 15
+    assert 0.9 < found.early < 1  # nearly 14: what no rule can pass is a rule for whole numbers, not for reaches
+    # Desfontaines, Voss, Gipson and Mandayam 2022, Theorem 1: the most that any rule shows of n people.
+    e, d, most = math.e, 1e-6, [0.0]
+    while len(most) < 40:
+        most.append(min(e * most[-1] + d, 1 - (1 - most[-1] - d) / e, 1.0))
+    for n in range(1, 40):
+        shown = float(sum((found.chance(y, n)[0] for y in range(found.lowest, n + 40)), F(0)))
+        assert shown <= most[n] + 1e-12
+        assert shown >= most[n] * 0.95 - 1e-12
 
 
 @pytest.mark.parametrize("delta", [F(0), F(1, 10**31), F(1, 2)])
@@ -167,9 +179,9 @@ def test_bad_deltas(delta: F) -> None:
 
 
 def law_of(threshold: Threshold, count: int) -> dict[int, float]:
-    noise, least = threshold.noise, threshold.least
-    reach = noise.quantile(1 - 1e-13)
-    told = {y: math.exp(noise.log_probability(y - count)) for y in range(least, max(least, count) + reach + 1)}
+    reach = threshold.noise.quantile(1 - 1e-13)
+    seen = range(threshold.lowest, max(threshold.least, count) + reach + 1)
+    told = {y: float(threshold.chance(y, count)[1]) for y in seen}
     whole = math.fsum(told.values())
     return {y: p / whole for y, p in told.items()}
 
