@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from dodona.local.holdings import Holdings, Whole
 from dodona.mechanisms.bits import Bits, round_to_ends
 from dodona.mechanisms.characters import CharacterResponse
-from dodona.mechanisms.direction import DirectionResponse, public_directions
+from dodona.mechanisms.direction import DirectionResponse, public_direction, public_directions
 from dodona.mechanisms.laplace import BoundedLaplace
 from dodona.privacy.shuffling import Hiding, any_response
 from dodona.query.program import Block
@@ -226,7 +226,7 @@ class Ball:
         turned = np.where(coins < (1 + np.minimum(length / self.radius, 1.0)) / 2, 1.0, -1.0)
         seeds = bits.words(len(rows)).view(np.int64)
         out = np.empty((len(rows), 2), dtype=np.int64)
-        step = max(1, (1 << 22) // (self.response.candidates * len(self.places)))
+        step = max(1, (1 << 18) // (self.response.candidates * len(self.places)))  # what a cache holds
         for start in range(0, len(rows), step):
             part = slice(start, start + step)
             directions = public_directions(seeds[part], self.response.candidates, len(self.places))
@@ -256,11 +256,11 @@ class Ball:
     def tally(self, reports: Whole) -> Whole:
         """People, then the sum of the reported directions on a grid."""
         total = np.zeros(len(self.places), dtype=np.int64)
-        step = max(1, (1 << 22) // (self.response.candidates * len(self.places)))
+        step = max(1, (1 << 18) // len(self.places))
         for start in range(0, len(reports), step):
-            seeds, index = reports[start : start + step, 0], reports[start : start + step, 1]
-            directions = public_directions(np.ascontiguousarray(seeds), self.response.candidates, len(self.places))
-            total += np.rint(directions[np.arange(len(index)), index] * _GRID).astype(np.int64).sum(axis=0)
+            seeds, index = (np.ascontiguousarray(reports[start : start + step, column]) for column in (0, 1))
+            named = public_direction(seeds, self.response.candidates, len(self.places), index)
+            total += np.rint(named * _GRID).astype(np.int64).sum(axis=0)
         return np.concatenate([[len(reports)], total])
 
     def means(self, tally: Whole) -> Floats:

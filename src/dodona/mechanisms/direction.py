@@ -24,8 +24,10 @@ from dodona.mechanisms.mechanism import Law, LocalMechanism, ReportLaw, audited_
 from dodona.mechanisms.response import TwoLevel, log_of_chance
 from dodona.privacy.budget import Cost
 
-MOST_CANDIDATES = 64
-_TRIED = (2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64)
+MOST_CANDIDATES = 1024
+_TRIED = (2, 3, *(k << i for i in range(9) for k in (4, 6)), MOST_CANDIDATES)
+_WORTH = 1.01
+"""By how much more candidates must raise the gain: by 2 % of the variance."""
 
 
 @registered
@@ -52,21 +54,22 @@ class DirectionResponse(LocalMechanism):
 
     @staticmethod
     def best(epsilon: Fraction, most: int = MOST_CANDIDATES) -> DirectionResponse:
-        """The largest gain for K <= ``most``; fewer candidates where more would add less than 2 %."""
+        """About the largest gain for K <= ``most``; fewer candidates where more would spare less than 2 % of variance.
+
+        At 50 coordinates the error is then within 4 % of PrivUnit's optimum (Feldman and Talwar 2021) where ``most``
+        allows it: 48 candidates at epsilon 1, 192 at 4, about 1,000 at 8.
+        """
         return _best(epsilon, min(most, MOST_CANDIDATES))
 
     @staticmethod
     def _search(epsilon: Fraction, most: int) -> DirectionResponse:
-        found: DirectionResponse | None = None
-        for k in _TRIED:
-            if k > most:
+        found, idle = DirectionResponse(2, 1, epsilon), 0
+        for k in _TRIED[1:]:
+            if k > most or idle == 2:  # more candidates than that differ by too little
                 break
-            guess = max(1, round(k * float(TwoLevel(2, 1, epsilon).probability(1))))
-            near = {min(max(r, 1), k // 2) for r in (guess - 1, guess, guess + 1)}
-            offer = max((DirectionResponse(k, r, epsilon) for r in sorted(near)), key=lambda r: r.gain)
-            if found is None or offer.gain > 1.02 * found.gain:
-                found = offer
-        assert found is not None
+            offer = DirectionResponse(k, _best_favoured(k, epsilon), epsilon)
+            better = offer.gain > _WORTH * found.gain
+            found, idle = (offer, 0) if better else (found, idle + 1)
         return found
 
     def sample(self, inner: NDArray[np.float64], bits: Bits) -> NDArray[np.int64]:
@@ -151,6 +154,16 @@ def _best(epsilon: Fraction, most: int) -> DirectionResponse:
     return DirectionResponse._search(epsilon, most)
 
 
+def _best_favoured(k: int, epsilon: Fraction) -> int:
+    """The r of the largest gain among k candidates: it rises to one top and falls, so three parts tell where."""
+    low, high = 1, max(k // 2, 1)
+    while high - low > 2:
+        left, right = low + (high - low) // 3, high - (high - low) // 3
+        gains = [DirectionResponse(k, r, epsilon).gain for r in (left, right)]
+        low, high = (left, high) if gains[0] < gains[1] else (low, right)
+    return max(range(low, high + 1), key=lambda r: DirectionResponse(k, r, epsilon).gain)
+
+
 @lru_cache(maxsize=1)
 def _normal() -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
     """(z, P(N > z), P(N < z)) on a fine grid."""
@@ -190,6 +203,21 @@ def public_directions(seeds: NDArray[np.int64], candidates: int, dimension: int)
     length, angle = np.sqrt(-2 * np.log(uniform[:, :pairs])), 2 * np.pi * uniform[:, pairs:]
     normals = np.concatenate([length * np.cos(angle), length * np.sin(angle)], axis=1)
     return normals[:, :count].reshape(n, candidates, dimension)
+
+
+def public_direction(
+    seeds: NDArray[np.int64], candidates: int, dimension: int, index: NDArray[np.int64]
+) -> NDArray[np.float64]:
+    """Of ``public_directions`` the one with this ``index`` in each row (n x dimension), without making the others."""
+    pairs = -(-(candidates * dimension) // 2)
+    place = index[:, None] * dimension + np.arange(dimension)
+    first = (place % pairs).astype(np.uint64)
+    steps = np.stack([first, first + np.uint64(pairs)]) + np.uint64(1)
+    with np.errstate(over="ignore"):
+        words = mixed(seeds.view(np.uint64)[:, None] + steps * np.uint64(0x9E3779B97F4A7C15))
+    uniform = ((words >> np.uint64(11)).astype(np.float64) + 0.5) * 2.0**-53
+    length, angle = np.sqrt(-2 * np.log(uniform[0])), 2 * np.pi * uniform[1]
+    return np.asarray(length * np.where(place < pairs, np.cos(angle), np.sin(angle)))
 
 
 def mixed(words: NDArray[np.uint64]) -> NDArray[np.uint64]:

@@ -10,7 +10,7 @@ import pytest
 from dodona.errors import BadEffort
 from dodona.mechanisms.bits import below_each, round_to_ends
 from dodona.mechanisms.cube import CubeResponse, WalshResponse, fast_walsh
-from dodona.mechanisms.direction import DirectionResponse, public_directions
+from dodona.mechanisms.direction import DirectionResponse, _best_favoured, public_direction, public_directions
 from dodona.mechanisms.fixed import exp_bracket
 from dodona.mechanisms.laplace import BoundedLaplace
 from dodona.mechanisms.response import TwoLevel, WindowResponse
@@ -144,6 +144,30 @@ def test_direction_gain_is_right():
     two = DirectionResponse(2, 1, Fraction(1))
     assert two.gain == pytest.approx(float(two.draw.lift) / math.sqrt(math.pi), rel=1e-6)
     assert DirectionResponse.best(Fraction(6)).variance() < DirectionResponse(2, 1, Fraction(6)).variance() / 2
+
+
+@pytest.mark.parametrize(("epsilon", "optimum"), [(1, 316.0), (4, 21.8), (8, 6.6)])
+def test_directions_are_near_the_optimum_of_privunit(epsilon, optimum):
+    """n times the mean square error of a mean of unit vectors in 50 coordinates (Feldman and Talwar 2021)."""
+    best = DirectionResponse.best(Fraction(epsilon))
+    assert optimum < 50 * best.mean_variance(50) - 1 < 1.05 * optimum
+    few = DirectionResponse.best(Fraction(epsilon), 24)
+    assert few.candidates <= 24
+    assert few.mean_variance(50) > best.mean_variance(50)
+
+
+@pytest.mark.parametrize(("candidates", "epsilon"), [(12, 1), (24, 2), (32, 4)])
+def test_as_many_are_favoured_as_gain_most(candidates, epsilon):
+    gains = [DirectionResponse(candidates, r, Fraction(epsilon)).gain for r in range(1, candidates // 2 + 1)]
+    assert _best_favoured(candidates, Fraction(epsilon)) == 1 + int(np.argmax(gains))
+
+
+@pytest.mark.parametrize(("candidates", "dimension"), [(2, 1), (3, 5), (64, 7)])
+def test_a_direction_alone_is_the_one_among_all(candidates, dimension):
+    rng = np.random.default_rng(1)
+    seeds, index = rng.integers(-(2**62), 2**62, 200), rng.integers(0, candidates, 200)
+    among = public_directions(seeds, candidates, dimension)[np.arange(200), index]
+    np.testing.assert_array_equal(public_direction(seeds, candidates, dimension, index), among)
 
 
 def test_public_directions_are_normal_and_repeatable():
