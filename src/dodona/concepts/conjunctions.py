@@ -17,7 +17,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dodona.concepts.concept import Learnable
+from dodona.concepts.grid import end_of, what_of
 from dodona.errors import BadQuery
+from dodona.query.columns import as_number
 from dodona.query.expr import Call, Column, Expr, Literal
 from dodona.query.program import set_numbers
 from dodona.query.schema import Category, Flag, Schema, closed
@@ -64,9 +66,10 @@ def _axis(schema: Schema, name: str, edges: Sequence[float] | None) -> Axis:
         return Axis(own, (f"NOT {own}", own), read, (Call("not", (read,)), read))
     if edges is None or len(edges) < 2:
         raise BadQuery(
-            f"{own!r} is a number: state the edges of its buckets, e.g. edges={{{own!r}: [{column.low:g}, ...]}}."
+            f"{own!r} is {what_of(column)}: state the edges of its buckets, e.g. edges={{{own!r}: "
+            f"[{end_of(column, column.low)}, ...]}}."
         )
-    ends = [float(edge) for edge in edges]
+    ends = [as_number(column, edge) for edge in edges]
     key = Call("bucket", (read, *map(Literal, ends)))
     last = len(ends) - 2
     tests = tuple(_between(read, ends[i], ends[i + 1], closed=i == last) for i in range(last + 1))

@@ -23,7 +23,7 @@ from dodona.query.columns import as_number
 from dodona.query.compiler import Compiler
 from dodona.query.expr import Call, Column, Expr, Literal
 from dodona.query.program import Builder, set_numbers, subsets
-from dodona.query.schema import Category, Flag, Integer, Label, Real, Schema, closed
+from dodona.query.schema import Category, Date, Flag, Integer, Label, Real, Schema, Timestamp, closed
 from dodona.query.statistic import Partition, Products, Query, Stack, Value
 
 OTHER = "(missing or outside)"
@@ -154,6 +154,16 @@ def _even(schema: Schema, columns: Sequence[str] | None, buckets: int) -> dict[s
     return found
 
 
+def what_of(column: Real | Integer) -> str:
+    """A number, or what else is a number here."""
+    return f"a {column.kind}" if isinstance(column, Date | Timestamp) else "a number"
+
+
+def end_of(column: Real | Integer, end: float) -> str:
+    """As it may be written among edges."""
+    return repr(column.text(end)) if isinstance(column, Date | Timestamp) else f"{end:g}"
+
+
 def _edges(schema: Schema, name: str, ends: Sequence[Any]) -> tuple[float, ...]:
     column = schema[_own(schema, name)]
     return tuple(as_number(column, end) if isinstance(column, Real | Integer) else float(end) for end in ends)
@@ -180,9 +190,10 @@ def _side(schema: Schema, name: str, edges: tuple[float, ...] | None) -> Side:
 
 def _number_side(name: str, column: Real | Integer, edges: tuple[float, ...] | None, schema: Schema) -> Side:
     if edges is None or len(edges) < 2:
+        ends = f"[{end_of(column, column.low)}, ..., {end_of(column, column.high)}]"
         raise BadQuery(
-            f"{name!r} is a number: state the edges of its buckets, as edges={{{name!r}: [{column.low:g}, ..., "
-            f"{column.high:g}]}}. Rows fall in [e_0, e_1), [e_1, e_2), ..., [e_(m-1), e_m]."
+            f"{name!r} is {what_of(column)}: state the edges of its buckets, as edges={{{name!r}: {ends}}}. Rows fall "
+            "in [e_0, e_1), [e_1, e_2), ..., [e_(m-1), e_m]."
         )
     read = Column(name)
     bucket = Call("bucket", (read, *map(Literal, edges)))

@@ -301,6 +301,8 @@ class Oracle(ABC):
         ``bits``: the precision, 2^bits cells of the range. ``bracket``: False spends all on the values, and nothing on
         the two beside each that hold the true one between them; then its margin is what the range says.
         """
+        if isinstance(of, int | float):
+            raise BadQuery(f"say first of what: quantile('age', {of:g}).")
         listed = [fractions] if isinstance(fractions, int | float | str | Fraction) else list(fractions)
         keys = [by] if isinstance(by, str | Expr) else list(by)
         exprs = [as_expr(key) for key in keys]

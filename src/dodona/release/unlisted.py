@@ -30,9 +30,10 @@ from dodona.oracles.effort import Divisible, Effort, Stated
 from dodona.oracles.oracle import Oracle
 from dodona.oracles.synopsis import Header, Synopsis
 from dodona.privacy.numbers import Number, exact
+from dodona.query.calendar import iso_text
 from dodona.query.candidates import METHODS, OpenKeys
 from dodona.query.expr import Column, Literal
-from dodona.query.schema import Category, Integer, Real, Schema
+from dodona.query.schema import Category, Date, Integer, Real, Schema, Timestamp
 from dodona.query.statistic import Partition, Value, bucket
 from dodona.query.unit import Unit
 from dodona.release.registry import Case, Release, Setting, registered
@@ -42,12 +43,14 @@ Floats = NDArray[np.float64]
 ORDERS = 60
 """Binary orders of magnitude that are told apart, from the largest that the schema allows downwards."""
 _NOISE = 0.95
+_EVEN = 128  # cells of dates and times, of which powers of two from 1970 on tell little
 
 
 @dataclass(frozen=True)
 class Bounds:
     """``low`` to ``high`` hold about the fraction ``held`` of the known values, give or take ``margin`` (estimated, at
-    95 %). Where ``found`` is False nothing stood out of the noise, and they are the schema's own.
+    95 %). Where ``found`` is False nothing stood out of the noise, and they are the schema's own. ``step``: of dates
+    and times, which are shown as such, the microseconds that they count.
     """
 
     column: str
@@ -57,16 +60,19 @@ class Bounds:
     margin: float
     found: bool
     cost: Bill
+    step: int = 0
 
     def __str__(self) -> str:
         if not self.found:
             return f"{self.column}: nothing stands out of the noise; the schema's range stays. {self.cost}"
         held = f"{100 * self.held:.4g} % ± {100 * self.margin:.2g} % of the values (95 %, estimated)"
-        return f"{self.column} from {self.low:g} to {self.high:g}: {held}, {self.cost}"
+        low, high = (iso_text(int(end), self.step) if self.step else f"{end:g}" for end in (self.low, self.high))
+        return f"{self.column} from {low} to {high}: {held}, {self.cost}"
 
 
 def bounds(oracle: Oracle, column: str, *, beta: float = 0.01, **stated: Unpack[Stated]) -> Bounds:
-    """The smallest range between powers of two that holds about 1 - ``beta`` of a column's values; one question.
+    """The smallest range between powers of two, of dates and times between 129 of even distance, that holds about
+    1 - ``beta`` of a column's values; one question.
 
     State bounds that surely hold in the schema (``Real(-1e9, 1e9)``), ask this once, and narrow the schema by it.
     Counts that do not stand out of the noise of all buckets together are taken to be empty.
@@ -77,19 +83,23 @@ def bounds(oracle: Oracle, column: str, *, beta: float = 0.01, **stated: Unpack[
         raise BadQuery(f"{column!r} must be a number column. Columns: {', '.join(oracle.schema)}.")
     if isinstance(beta, bool) or not 0 < beta < 1:
         raise BadQuery(f"beta must lie strictly between 0 and 1. Got {beta!r}.")
-    edges = powers(kind.low, kind.high, whole=isinstance(kind, Integer))
+    step = kind.step if isinstance(kind, Date | Timestamp) else 0
+    if step:
+        edges = np.unique(np.floor(np.linspace(kind.low, kind.high, _EVEN + 1))).tolist()
+    else:
+        edges = powers(kind.low, kind.high, whole=isinstance(kind, Integer))
     answer = oracle.ask(Partition(bucket(Column(own), edges), Value(Literal(1.0))), **stated)
     counts, spread = (np.atleast_1d(np.asarray(v, dtype=np.float64)) for v in (answer.total, answer.spread))
     noise = float(spread.max())
     stands_out = counts > noise * NormalDist().inv_cdf(_NOISE ** (1 / len(counts)))
     kept = np.where(stands_out, counts, 0.0).clip(0)
     if noise > 0 and not stands_out.any():
-        return Bounds(own, kind.low, kind.high, 1.0, 0.0, False, answer.cost)
+        return Bounds(own, kind.low, kind.high, 1.0, 0.0, False, answer.cost, step)
     first, last = shortest(kept, (1 - beta) * float(kept.sum()))
     all_rows = max(float(counts.sum()), 1.0)
     margin = NormalDist().inv_cdf((1 + _NOISE) / 2) * noise * math.sqrt(len(counts)) / all_rows
     held = min(max(float(counts[first : last + 1].sum()) / all_rows, 0.0), 1.0)
-    return Bounds(own, edges[first], edges[last + 1], held, margin, True, answer.cost)
+    return Bounds(own, edges[first], edges[last + 1], held, margin, True, answer.cost, step)
 
 
 def powers(low: float, high: float, *, whole: bool) -> list[float]:

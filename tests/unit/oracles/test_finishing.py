@@ -9,7 +9,7 @@ import pytest
 
 import dodona as dd
 from dodona import release
-from dodona.errors import BadEffort
+from dodona.errors import BadEffort, BadQuery
 from dodona.oracles.rows import Estimate
 from dodona.testing.oracles import seeded_curator
 
@@ -213,3 +213,25 @@ def test_quantiles_of_dates_are_dates() -> None:
     noisy = Estimate(18_291.0, 3.0, step=86_400_000_000)
     assert (str(noisy), noisy.at(-3), noisy.value) == ("2020-01-30 ± 3 days", "2020-01-27", 18_291.0)
     assert str(Estimate(0.0, 7_000.0, step=1_000_000)) == "1970-01-01T00:00:00 ± 116.7 minutes"
+
+
+def test_a_range_of_dates_is_told_in_dates() -> None:
+    """Powers of two from 1970 on say little of dates: cells of even width do. Edges are stated as texts."""
+    days = np.arange("2019-03-01", "2021-03-01", dtype="datetime64[D]")
+    schema = dd.Schema({"d": dd.Date("1950-01-01", "2049-12-31", required=True), "f": dd.Flag(missing=False)})
+    table = dd.Table({"d": days, "f": np.arange(len(days)) % 2 > 0}, schema, name="t")
+    found = release.bounds(seeded_curator(table, dd.Budget(epsilon=50), 3), "d", share=1)
+    assert schema["d"].text(found.low) in str(found)
+    assert "2018-01-01" < schema["d"].text(found.low) < "2019-04-01"
+    assert "2021-01-01" < schema["d"].text(found.high) < "2022-03-01"
+    published = release.conjunctions(
+        seeded_curator(table, dd.Budget(epsilon=50), 3),
+        width=2,
+        share=1,
+        edges={"d": ["1950-01-01", "2020-01-01", "2049-12-31"]},
+    )
+    assert abs(published.ask("d >= '2020-01-01' AND f").total - 213) < 20
+    with pytest.raises(BadQuery, match=r"'d' is a date: .*\['1950-01-01', ..., '2049-12-31'\]"):
+        release.conjunctions(seeded_curator(table, dd.Budget(epsilon=1), 3), columns=["d", "f"], width=2, share=1)
+    with pytest.raises(BadQuery, match=r"quantile\('age', 0.9\)"):
+        published.quantile(0.9)  # type: ignore[arg-type]
