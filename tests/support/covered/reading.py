@@ -24,6 +24,11 @@ SEVERAL = (
     "SELECT QUANTILE(age, 0.1) AS a, MEDIAN(age) AS b, QUANTILE(age, 0.9) AS c FROM t",
     "SELECT colour, QUANTILE(income, 0.25) AS a, QUANTILE(income, 0.75) AS b FROM t GROUP BY colour",
 )
+TEN = tuple(f"QUANTILE(age, {0.05 + 0.1 * place:.2f}) AS q{place}" for place in range(10))
+COUNTED = (
+    f"SELECT {', '.join(TEN)} FROM t",
+    f"SELECT colour, {', '.join(TEN[1:6])} FROM t WHERE smoker GROUP BY colour",
+)
 WIDTHS = "one of a ladder of widths, chosen for any rows; of few values the next wider one is a whole value"
 
 
@@ -75,6 +80,18 @@ READING: tuple[Covered, ...] = (
         quick=replace(PLAIN, heavy=True),
         runs=6,
         full=24,
+    ),
+    Covered(
+        "quantiles read off counts",
+        ("answer:Estimate",),
+        people,
+        curator,
+        printed,
+        (Asked(COUNTED),),
+        quick=replace(PLAIN, heavy=True),
+        runs=6,
+        full=24,
+        proven=False,
     ),
     Covered(
         "losses",
