@@ -115,6 +115,7 @@ _FAMILIES = {
         APPROX_QUANTILES APPROX_PERCENTILE PERCENTILE PERCENTILE_APPROX QUANTILES QUANTILE_CONT
         QUANTILE_DISC ANON_QUANTILES""",
     "it is no sum over rows: ask VARIANCE(x) and AVG(x), or sums of POWER(x, 3)": "SKEWNESS KURTOSIS SKEW ENTROPY MAD",
+    "write EXP(AVG(LN(x))), of x above 0": "GEOMEAN GEOMETRIC_MEAN",
     "take REGR_SLOPE, REGR_INTERCEPT, REGR_COUNT, CORR(y, x), COVAR_POP(y, x) or VAR_POP(x)": """
         REGR_R2 REGR_SXX REGR_SXY REGR_SYY REGR_VALX REGR_VALY""",
     "rows are asked one by one: windows stand over aggregates, SUM(COUNT(*)) OVER (ORDER BY month)": """
@@ -171,7 +172,7 @@ _SIGNS = {
     "BitwiseRightShift": ">>", "ILike": "ILIKE", "SimilarTo": "SIMILAR TO", "RegexpLike": "~", "IntDiv": "DIV",
     "Dot": "a dot", "Bracket": "[ ]", "Star": "*", "Subquery": "a SELECT in an expression", "Select": "SELECT",
     "Exists": "EXISTS", "Any": "ANY", "All": "ALL", "AtTimeZone": "AT TIME ZONE", "Collate": "COLLATE",
-    "Tuple": "a list",
+    "Tuple": "a list", "GroupConcat": "STRING_AGG",
     "Window": "OVER", "Filter": "FILTER", "Distinct": "DISTINCT", "Ordered": "ORDER BY", "Lambda": "->", "Cast": "CAST",
     "TryCast": "TRY_CAST", "Interval": "INTERVAL", "Alias": "AS", "Parameter": "a parameter", "Placeholder": "?",
     "NullSafeEQ": "IS NOT DISTINCT FROM", "NullSafeNEQ": "IS DISTINCT FROM", "Escape": "ESCAPE", "Glob": "GLOB",

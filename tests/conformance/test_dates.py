@@ -55,6 +55,7 @@ QUERIES = [
     "SELECT SUM(HOUR(fine)), SUM(MINUTE(fine)), SUM(SECOND(said)), SUM(HOUR(far)), SUM(MINUTE(tz)) FROM t",
     "SELECT SUM(DATEDIFF('month', d, ts)), SUM(DATEDIFF('hour', tz, fine)) FROM t",
     "SELECT SUM(DATEDIFF('day', '2000-01-01', said)) FROM t",
+    "SELECT SUM(DATEDIFF('hour', near, ts)), SUM(DATEDIFF('second', iso, '2000-01-01')) FROM t",
     "SELECT SUM(d - iso), SUM(DATEDIFF(near, '2010-01-01')) FROM t",
     "SELECT COUNT(*) FROM t WHERE ts BETWEEN '1999-12-31 23:59:59' AND '2024-02-29' OR said < '1970-01-01'",
     "SELECT COUNT(*) FROM t WHERE near + INTERVAL '1' MONTH < DATE '2024-03-01' AND near + 7 >= '2000-03-01'",

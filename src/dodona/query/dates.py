@@ -267,12 +267,18 @@ def _difference(build: Builder, op: str, args: Sequence[Value]) -> Value:
     """How many beginnings of a month, hour, ... lie between two moments, as databases count them."""
     unit = _unit(build, args[0], UNITS, "DATEDIFF")
     finest = min((arg.type.step for arg in args[1:] if arg.type.step), default=DAY)
-    start, end = (_index(build, _dated(build, arg, op, finest), unit) for arg in args[1:])
+    start, end = (_index(build, _divided(build, _dated(build, arg, op, finest), unit), unit) for arg in args[1:])
     low, high = end.low - start.high, end.high - start.low
     nullable = any(arg.type.nullable for arg in args[1:])
     return Value(
         build.emit("sub", end.step, start.step), number(float(low), float(high), integral=True, nullable=nullable)
     )
+
+
+def _divided(build: Builder, value: Value, unit: str) -> Value:
+    """A date beside hours, minutes or seconds is its first moment."""
+    width = _WIDTHS.get(unit, DAY)
+    return in_steps(build, value, width) if STEPS["second"] <= width < value.type.step == DAY else value
 
 
 def _shift(build: Builder, op: str, args: Sequence[Value]) -> Value:

@@ -40,6 +40,11 @@ def _comparable(build: Builder, a: Value, b: Value) -> tuple[int, int]:
         return numeric(build, a).step, numeric(build, b).step
     if a.type.kind != b.type.kind:
         listed, other = (a, b) if a.type.kind == "label" else (b, a)
+        text = listed.type.labels[0]
+        if len(listed.type.labels) == 1 and isinstance(text, str) and other.type.kind == "number":
+            raise BadQuery(
+                f"{text!r} is a text, and beside it stands {other.type}: numbers are written without quotes."
+            )
         wanted = label((_listed_constant(build, other),), False)
         return _comparable(build, listed, Value(build.const(0.0), wanted))  # its place in a list of itself
     if a.type.labels == b.type.labels:

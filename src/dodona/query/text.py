@@ -148,6 +148,11 @@ def parse_tree(text: str) -> Tree:
     try:
         trees = sqlglot.parse(text, read=_questions())
     except SqlglotError as error:
+        if _WRITES.match(text):
+            raise BadQuery(
+                "a question reads, and changes nothing: sql() takes one SELECT, ask() an expression of one row. What a "
+                "question means and costs is told by explain and price."
+            ) from None
         details = getattr(error, "errors", None) or [{}]
         raise BadQuery(
             _UNREAD,
@@ -166,6 +171,9 @@ def parse_tree(text: str) -> Tree:
     return respelled(trees[0])
 
 
+_WRITES = re.compile(
+    r"\s*(?:INSERT|UPDATE|DELETE|MERGE|REPLACE|DROP|CREATE|ALTER|TRUNCATE|GRANT|REVOKE|COPY|ATTACH|EXPLAIN)\s+\w", re.I
+)
 # Columns may be called so, as German ages are.
 _STATEMENTS = frozenset({"ALTER", "CREATE", "DROP", "GRANT", "INSERT", "REVOKE", "ROLLBACK", "UNCACHE"})
 

@@ -109,3 +109,33 @@ def test_what_peers_offer_is_known_by_its_words() -> None:
         "ENTROPY",
     ]
     assert [word for word in peers if word not in HINTS] == []
+
+
+@pytest.mark.parametrize(
+    ("text", "taught"),
+    [
+        ("DELETE FROM t WHERE n = 1", "reads, and changes nothing"),
+        ("EXPLAIN SELECT COUNT(*) FROM t", "explain and price"),
+        ("SELECT STRING_AGG(g, ',') FROM t", "STRING_AGG .* GROUP BY the column and count"),
+        ("SELECT COUNT(*) FROM t WHERE n = '5'", "'5' is a text.*without quotes"),
+        ("SELECT GEOMEAN(x) FROM t", r"EXP\(AVG\(LN\(x\)\)\)"),
+        ("SELECT x / 2 AS k, COUNT(*) FROM t GROUP BY k", r"FLOOR\(\(x / 2\)\)"),
+    ],
+)
+def test_what_others_write_is_taught(text: str, taught: str) -> None:
+    rows = {"g": ["a"], "x": [1.0], "n": [1], "d": ["2020-02-01"]}
+    with pytest.raises(BadQuery, match=taught):
+        dd.Exact(dd.Table(rows, SCHEMA, name="t")).sql(text)
+
+
+def test_what_is_made_of_aggregates_of_one_person_is_written_outside() -> None:
+    rows, days = {"p": ["a"], "d": ["2020-02-01"]}, dd.Schema({"d": SCHEMA["d"]})
+    table = dd.Table(rows, days, unit=dd.Unit("p", max_rows=2), name="t", neighbours="add-remove")
+    made = "SELECT AVG(k) FROM (SELECT p, {} AS k FROM t GROUP BY p)"
+    for what, taught in (
+        ("DATEDIFF('day', MIN(d), MAX(d))", r"MIN\(d\) AS a, and make more of it in the SELECT outside"),
+        ("BOOL_OR(d > '2020-03-01')", "COUNT_IF"),
+        ("COUNT(DISTINCT d)", "how many different values one person has"),
+    ):
+        with pytest.raises(BadQuery, match=taught):
+            dd.Exact(table).sql(made.format(what))
