@@ -6,6 +6,17 @@ hours of Adult, and 100,000 log-normal values in [0, 100] at 65,536 cells; neigh
 instead: the score of candidate c is |(1 - q) #(x < c) - q #(x > c)|, of sensitivity max(q, 1 - q) under add-remove, and
 the least score with Gumbel noise wins (``make_private_quantile``: exponential mechanism). OpenDP gives no margin, so
 ours is measured without one as well (``bracket=False``); with one it has three fifths of epsilon.
+
+**Ten for 1.5 times the error of one** is not reached at epsilon 0.1. One choice errs by 2 max(q, 1 - q)/epsilon
+ranks: 15 in the mean of the ten. Ten by descent have a quarter of epsilon each, and inherit a third more: 50. Where
+values are few, counts of all of them are asked instead: with n of them the q-quantile errs by about 1.1 sqrt(n q (1
+- q))/epsilon. If everything were known but how many rows lie between the ten, noise of 1/epsilon on each of 11
+counts would leave an error of 15, as much as one alone: so counting them does not rule 1.5 out. But no mechanism
+known here finds ten places for it: a choice of all ten at once (Gillenwater, Joseph and Kulesza 2021, with the
+total as one more choice) would pay twice that for its normaliser, 30. And of few values one choice errs only where
+its noise passes the rows of a whole value, which gets rarer exponentially in epsilon: any factor in the noise of
+ten divides that exponent, so the ratio has no bound. What can be asked of ten together is that they beat ten
+choices of a tenth of epsilon each: beside that they are shown.
 """
 
 from __future__ import annotations
@@ -27,7 +38,7 @@ from dodona.query.schema import Column, Integer, Real, Schema
 EPSILONS = (0.1, 1.0)
 REPEATS = int(os.environ.get("DODONA_REPEATS", "40"))
 TEN = tuple(round(0.05 + 0.1 * i, 2) for i in range(10))
-MOST = 1.5
+MOST, TOGETHER = 1.5, 0.6
 CELLS = 2**16
 Values = NDArray[np.float64]
 Rows = list[dict[str, Any]]
@@ -119,6 +130,13 @@ def main() -> Rows:
             )
             rows.append({"case": f"median and margin of {case}", "ours": bracketed, "unit": "ranks"})
             rows.append({"case": f"ten quantiles of {case}", "ours": ten, "target": MOST * one, "unit": "ranks"})
+            tenth = [missed(values, opendp(values, candidates, q, epsilon / 10), q).mean() for q in TEN]
+            apart = float(np.mean(tenth))
+            rows.append(
+                {"case": f"ten together, of {case}", "ours": ten, "peer": apart, "peer name": f"{named}, a tenth each",
+                 "target": TOGETHER * apart, "unit": "ranks"}
+            )  # fmt: skip
+            print(f"{'':<20}ten at a tenth each {apart:.2f}", flush=True)
     return rows
 
 
