@@ -15,7 +15,8 @@ counts would leave an error of 15, as much as one alone: so counting them does n
 known here finds ten places for it: a choice of all ten at once (Gillenwater, Joseph and Kulesza 2021, with the
 total as one more choice) would pay twice that for its normaliser, 30. And of few values one choice errs only where
 its noise passes the rows of a whole value, which gets rarer exponentially in epsilon: any factor in the noise of
-ten divides that exponent, so the ratio has no bound. What can be asked of ten together is that they beat ten
+ten divides that exponent, so the ratio has no bound. With thousands of repeats one errs by 0.66 ranks on age and
+0.24 on hours at epsilon 0.1, and ten by 2.0 and 1.0. What can be asked of ten together is that they beat ten
 choices of a tenth of epsilon each: beside that they are shown.
 """
 
@@ -80,9 +81,9 @@ def missed(values: Values, found: Values, q: float) -> Values:
 
 
 def ours(table: Table, fractions: tuple[float, ...], epsilon: float, bracket: bool) -> Values:
-    """Values found, a row a repeat."""
+    """Values found, a row a repeat; five times as many of few values, whose errors are rare."""
     drawn = []
-    for _ in range(REPEATS):
+    for _ in range(REPEATS * (5 if isinstance(table.schema["x"], Integer) else 1)):
         curator = Curator(table, Budget(epsilon=epsilon))
         (record,) = curator.quantile("x", fractions, bracket=bracket, share=1)
         drawn.append([cell.value for cell in record])  # type: ignore[union-attr]
@@ -130,10 +131,10 @@ def main() -> Rows:
             )
             rows.append({"case": f"median and margin of {case}", "ours": bracketed, "unit": "ranks"})
             rows.append({"case": f"ten quantiles of {case}", "ours": ten, "target": MOST * one, "unit": "ranks"})
-            tenth = [missed(values, opendp(values, candidates, q, epsilon / 10), q).mean() for q in TEN]
+            tenth = [missed(values, ours(table, (q,), epsilon / 10, False)[:, 0], q).mean() for q in TEN]
             apart = float(np.mean(tenth))
             rows.append(
-                {"case": f"ten together, of {case}", "ours": ten, "peer": apart, "peer name": f"{named}, a tenth each",
+                {"case": f"ten together, of {case}", "ours": ten, "peer": apart, "peer name": "ten, a tenth each",
                  "target": TOGETHER * apart, "unit": "ranks"}
             )  # fmt: skip
             print(f"{'':<20}ten at a tenth each {apart:.2f}", flush=True)
