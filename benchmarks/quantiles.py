@@ -39,7 +39,7 @@ from dodona.query.schema import Column, Integer, Real, Schema
 EPSILONS = (0.1, 1.0)
 REPEATS = int(os.environ.get("DODONA_REPEATS", "40"))
 TEN = tuple(round(0.05 + 0.1 * i, 2) for i in range(10))
-MOST, TOGETHER = 1.5, 0.6
+MOST, TOGETHER = 1.5, 0.7
 CELLS = 2**16
 Values = NDArray[np.float64]
 Rows = list[dict[str, Any]]
