@@ -8,9 +8,11 @@ docs/assurance.toml and the planted bugs; ``--check`` only says which are out of
 from __future__ import annotations
 
 import ast
+import json
 import sys
 import tomllib
 from pathlib import Path
+from typing import Any
 
 import house
 from assurance_page import page as promises_page
@@ -25,26 +27,42 @@ MADE = "<!-- Made by docs/tools/pages.py from {}; edit that, not this. -->\n\n"
 def map_page() -> str:
     """The map: one table for each paper."""
     data = tomllib.loads((DOCS / "map.toml").read_text(encoding="utf-8"))
+    record = json.loads((DOCS / "map_run.json").read_text(encoding="utf-8"))
     text = WIDE + MADE.format("map.toml")
     text += (
         "# The map: from the papers to the code\n\n"
         "Every numbered statement and every algorithm of the five papers, the code that came of it, the test that "
         "checks it, and the [mistake](errata.md) if we mended one. Code is inside the package `dodona`, tests inside "
-        "`tests`. A test fails if a name here is dead or an algorithm of ours is missing.\n"
+        "`tests`. A test fails if a name here is dead, an algorithm of ours is missing, or no test of a row runs "
+        "the code that it names. *State*: as printed, mended, or beyond what the papers have. *Run*: the most rows of "
+        "a table in the row's tests (closed forms have none), and how long they all took, noted by "
+        "`python docs/tools/map_run.py` on two busy cores, every call of ours being written down meanwhile.\n"
     )
     for key, title in data["papers"].items():
         statements = data["statements"][key]
         head = "ours" if key == "beyond" else "statement"
         text += f"\n## {title if key == 'beyond' else f'{key}: {title}'}\n\n"
-        text += f"| {head} | says | code | checked by | mended |\n|---|---|---|---|---|\n"
+        text += f"| {head} | says | state | code | checked by | run | mended |\n|---|---|---|---|---|---|---|\n"
         for entry in statements:
             code = " ".join(f"`{name}`" for name in entry.get("code", ()))
             if "not_code" in entry:
                 code = f"*not code: {entry['not_code']}*"
             tests = "<br>".join(_test_link(test) for test in entry.get("tests", ()))
             errata = ", ".join(f"[{number}](errata.md#e{number})" for number in entry.get("errata", ()))
-            text += f"| {_cell(entry['name'])} | {_cell(entry['what'])} | {code} | {tests} | {errata} |\n"
+            told = (
+                f"{_cell(entry['name'])} | {_cell(entry['what'])} | {entry.get('state', 'beyond')} | {code} | {tests}"
+            )
+            text += f"| {told} | {_run_of(entry, record)} | {errata} |\n"
     return text
+
+
+def _run_of(entry: dict[str, Any], record: dict[str, dict[str, Any]]) -> str:
+    """The largest table of a row's tests, and their seconds."""
+    held = [record[test] for test in entry.get("tests", ()) if test in record]
+    if not held:
+        return ""
+    rows, seconds = max(one["rows"] for one in held), sum(one["seconds"] for one in held)
+    return f"{f'{rows:,} rows, ' if rows else ''}{seconds:.1f} s"
 
 
 def _cell(text: str) -> str:

@@ -24,7 +24,9 @@ def rows_needed(text):
 def test_queries_show_the_price_of_distrust():
     shown = run("queries", "--count", "100", "--tolerance", "0.01", "--epsilon", "1", "--rows", "100000")
     assert shown.exit_code == 0
-    trusted, shuffled, local = rows_needed(shown.output)
+    trusted, each, shuffled, local = rows_needed(shown.output)
+    assert each < trusted  # one answer by itself is within the tolerance more often than all of them are
+    assert "SuLQ Theorem 1" in shown.output
     assert local > 100 * trusted
     assert trusted < shuffled < local / 2
     assert "an anonymous shuffler" in shown.output
@@ -167,6 +169,8 @@ def test_functions_of_sets_and_what_nobody_can_do():
     shown = run("submodular", "--elements", "20", "--epsilon", "1").output
     assert "VACUOUS" in shown
     assert "Theorem 3.5" in shown
+    found = ("separator", "--dimension", "5", "--margin", "0.3", "--epsilon", "1", "--rows", "1000000")
+    assert "SuLQ Theorem 3" in run(*found).output
     walls = run("barrier", "--columns", "30", "--alpha", "0.001").output
     for theorem in ("Theorem B.3", "Theorem B.1", "equation (19)", "Theorem 5.1, mended", "BLR Theorem 5.1"):
         assert theorem in walls

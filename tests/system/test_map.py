@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import ast
 import importlib
+import importlib.util
 import inspect
+import json
+import os
 import pkgutil
 import re
 import subprocess
@@ -23,12 +26,15 @@ import dodona.bounds
 import dodona.learn
 import dodona.mechanisms
 import dodona.release
+from tests.support.touched import is_run
 
 ROOT = Path(__file__).resolve().parents[2]
 MAP = tomllib.loads((ROOT / "docs" / "map.toml").read_text(encoding="utf-8"))
 STATEMENTS = [(paper, entry) for paper, entries in MAP["statements"].items() for entry in entries]
 ERRATA = (ROOT / "docs" / "errata.md").read_text(encoding="utf-8")
-FIELDS = {"name", "what", "code", "tests", "errata", "not_code"}
+FIELDS = {"name", "state", "what", "code", "tests", "errata", "not_code"}
+STATES = {"as printed", "mended", "beyond", "no code"}
+RECORD = json.loads((ROOT / "docs" / "map_run.json").read_text(encoding="utf-8"))
 
 
 def resolve(dotted: str) -> Any:
@@ -63,6 +69,92 @@ def test_every_statement_leads_somewhere(paper: str, entry: dict[str, Any]) -> N
         assert name in named_tests(ROOT / "tests" / file), test
     for number in entry.get("errata", ()):
         assert f'id="e{number}"' in ERRATA
+    state = entry.get("state", "beyond" if paper == "beyond" else None)
+    assert state in STATES
+    assert (state == "no code") == ("not_code" in entry)
+    assert (state == "beyond") == (paper == "beyond")
+    assert state != "as printed" or not entry.get("errata"), "what has an erratum is not as printed"
+
+
+def test_every_row_has_a_test_that_runs_the_code_it_names() -> None:
+    """As docs/tools/map_run.py saw it: a test on a copy of a formula is not a test of ours."""
+    new = {test for _, entry in STATEMENTS for test in entry.get("tests", ())} - set(RECORD)
+    spec = importlib.util.spec_from_file_location("map_run", ROOT / "docs" / "tools" / "map_run.py")
+    assert spec is not None
+    assert spec.loader is not None
+    tool = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(tool)
+    record = RECORD | (tool.run(sorted(new)) if new else {})  # `python docs/tools/map_run.py --new` keeps what they ran
+    for paper, entry in STATEMENTS:
+        ran = {dotted for test in entry.get("tests", ()) for dotted in record[test]["ran"]}
+        assert set(entry.get("code", ())) <= ran, (paper, entry["name"], set(entry["code"]) - ran)
+
+
+def test_what_the_record_says_is_what_runs(tmp_path: Path) -> None:
+    """A few of them again; a change that a record has outlived shows where the map is made anew."""
+    chosen = ["unit/bounds/test_sulq.py::test_theorem_1_mended", "unit/bounds/test_ghru.py::test_the_barrier"]
+    told = tmp_path / "told"
+    command = [sys.executable, "-m", "pytest", "-n", "0", "-q", "-p", "tests.support.touched"]
+    command += [f"tests/{test}" for test in chosen]
+    environment = {**os.environ, "TOUCHED": str(told)}
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, env=environment, check=False)
+    assert done.returncode == 0, done.stdout
+    ran: dict[str, set[str]] = {}
+    for line in map(json.loads, told.read_text(encoding="utf-8").splitlines()):
+        ran.setdefault(line["test"].split("[")[0].removeprefix("tests/"), set()).update(line["ran"])
+    for test in chosen:
+        for dotted in RECORD[test]["ran"]:
+            assert is_run(resolve(dotted), ran[test]), (test, dotted)
+    assert not is_run(resolve("bounds.sulq.kmeans_error"), ran[chosen[0]])
+
+
+def test_nothing_in_bounds_is_called_by_tests_alone() -> None:
+    """Every public planner is reached from an algorithm, a release, the command line or another that is."""
+    trees = {file: ast.parse(file.read_text(encoding="utf-8")) for file in (ROOT / "src" / "dodona").rglob("*.py")}
+    bounds = {
+        file.stem: tree for file, tree in trees.items() if file.parent.name == "bounds" and file.stem != "__init__"
+    }
+    calls: dict[tuple[str, str], set[tuple[str, str]]] = {}
+    for stem, tree in bounds.items():
+        brought = dict(imported(tree))
+        for node in tree.body:
+            used = {word.id for word in ast.walk(node) if isinstance(word, ast.Name)}
+            for name in names_of(node):
+                calls[stem, name] = {brought.get(word, (stem, word)) for word in used}
+    outside = [tree for file, tree in trees.items() if file.parent.name != "bounds"]
+    waiting = {target for tree in outside for _, target in imported(tree)}
+    reached: set[tuple[str, str]] = set()
+    while waiting:
+        one = waiting.pop()
+        if one not in reached and one in calls:
+            reached.add(one)
+            waiting |= calls[one]
+    public = {(stem, name) for stem, name in calls if not name.startswith("_") and not name.isupper()}
+    assert public - reached == set()
+    assert ("sulq", "perceptron_rounds") in reached
+
+
+def names_of(node: ast.stmt) -> list[str]:
+    """What a statement at the top of a module defines."""
+    if isinstance(node, ast.FunctionDef | ast.ClassDef):
+        return [node.name]
+    targets = node.targets if isinstance(node, ast.Assign) else [node.target] if isinstance(node, ast.AnnAssign) else []
+    return [target.id for target in targets if isinstance(target, ast.Name)]
+
+
+def imported(tree: ast.Module) -> Iterator[tuple[str, tuple[str, str]]]:
+    """(name here, (module of bounds, name there)), also of what is read off a module of bounds."""
+    modules = {}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and node.module == "dodona.bounds":
+            modules |= {alias.asname or alias.name: alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and (node.module or "").startswith("dodona.bounds."):
+            stem = str(node.module).rpartition(".")[2]
+            for alias in node.names:
+                yield alias.asname or alias.name, (stem, alias.name)
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id in modules:
+            yield node.attr, (modules[node.value.id], node.attr)
 
 
 def test_a_dead_name_is_noticed() -> None:

@@ -61,6 +61,8 @@ def interactive(
         outcome = Outcome.VACUOUS
     why = "" if outcome is Outcome.FEASIBLE else "More rows, fewer questions or a larger epsilon would help."
     details = {"variance": sigma**2, "variance by the tight conversion": tight**2}
+    if tolerance is not None:
+        details["questions that this tolerance leaves room for"] = queries_for((wanted * n / z) ** 2, epsilon, delta)
     what = f"{queries:,} unit queries on {rows:,} rows"
     theorem = "SuLQ Theorem 1, mended: R = T/(2 rho)"
     cost = Cost.concentrated(_rho(epsilon, delta))

@@ -18,6 +18,7 @@ from dodona.cli.plan import Beta, Epsilon, Rows, plan_app, real, show
 if TYPE_CHECKING:
     from dodona.concepts.concept import ConceptClass
 
+MOST_COMPARED = 300  # members, each with each
 NAMED = ("prefixes", "parity", "monomial", "clause")
 
 
@@ -47,6 +48,7 @@ def finite(
 
     from dodona.bounds.alda_simon import plan_matrix, sign_matrix
     from dodona.bounds.factorisation import plan_finite, prefixes
+    from dodona.bounds.releases import queries_for_parities, sq_dimension
 
     if name == "prefixes" and size > 1024:
         low, high = prefixes(size)
@@ -69,6 +71,9 @@ def finite(
     show("a trusted curator", [curator])
     show("nobody trusted", [local])
     show("nobody trusted, and what cannot be", [plan_matrix(signs, epsilon, rows=rows)])
+    dimension = sq_dimension((signs > 0).T) if signs.shape[1] <= MOST_COMPARED else 0
+    if dimension >= 16:
+        show("learned by statistical queries", [queries_for_parities(dimension)])
 
 
 def _class(name: str, columns: str, width: int, cuts: str, conditions: Sequence[str]) -> ConceptClass:
@@ -143,6 +148,23 @@ def classes(
         f"{queries:,} of them fail with probability {masked_parity_failure(bits, queries):.3g} or more "
         "(KLNRS Theorem 5.16)"
     )
+
+
+@plan_app.command("separator")
+def separator(
+    dimension: Annotated[int, typer.Option(help="Numbers of a row, the constant counted.")],
+    margin: Annotated[str, typer.Option(help="Least product of a unit vector with any row times its label.")],
+    epsilon: Epsilon,
+    rows: Annotated[int, typer.Option(help="Rows at hand, each of length at most 1.")],
+    error: Annotated[str, typer.Option(help="The share of rows that may be left misclassified.")] = "0.1",
+    delta: Annotated[str, typer.Option(help="For the trusted curator.")] = "1e-6",
+    beta: Beta = "0.05",
+) -> None:
+    """Separate two classes by the perceptron of SuLQ (Theorem 3): rounds, noise, and the rows it cannot set right."""
+    from dodona.bounds.sulq import perceptron
+
+    wanted = {"error": real(error, "error"), "failure": real(beta, "beta")}
+    show("a trusted curator", [perceptron(rows, dimension, real(margin, "margin"), epsilon, delta, **wanted)])
 
 
 @plan_app.command("submodular")

@@ -47,11 +47,12 @@ def queries(
 ) -> None:
     """Answer many statistical queries: with a trusted curator, behind a shuffler, and with nobody trusted."""
     from dodona.bounds.klnrs import plan_queries, plan_shuffled
-    from dodona.bounds.sulq import statistical_queries
+    from dodona.bounds.sulq import interactive, statistical_queries
 
     tau, failure = real(tolerance, "tolerance"), real(beta, "beta")
     trusted = statistical_queries(rows, [tau] * count, epsilon, delta, failure)
-    show("a trusted curator", [trusted])
+    show("a trusted curator, all answers at once", [trusted])
+    show("a trusted curator, each by itself", [interactive(rows, count, epsilon, delta, tau, 1 - failure)])
     show("an anonymous shuffler", [plan_shuffled(count, tolerance, epsilon, delta, rows=rows, beta=beta)])
     local = plan_queries(count, tolerance, epsilon, rows=rows, beta=beta)
     show("nobody trusted", [local])

@@ -11,6 +11,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
@@ -23,6 +24,7 @@ from sklearn.utils.validation import check_is_fitted
 from threadpoolctl import threadpool_limits
 
 from dodona.bounds import Outlook
+from dodona.bounds.sulq import kmeans_error
 from dodona.errors import BadQuery
 from dodona.learn import _lloyd as lloyd
 from dodona.learn._encoding import Feature, alike, held_rows
@@ -226,7 +228,11 @@ class KMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Le
         needed = lloyd.rows_needed(oracle, features, k, share)
         error = k * lloyd.count_noise(oracle, features, k, share) / rows
         measure = "noise of a count over the rows of a cluster"
-        return fit_outlook(self, oracle, rows, share, error, measure, needed, feasible=rows >= needed)
+        found = fit_outlook(self, oracle, rows, share, error, measure, needed, feasible=rows >= needed)
+        # Lemma 2 for a centre as far from the middle as the box allows, with all of the share in one round.
+        variance, d = lloyd.count_noise(oracle, features, k, share) ** 2, len(features)
+        off = kmeans_error(math.sqrt(d), d, variance, rows / k, 1 - lloyd.CONFIDENCE)
+        return replace(found, details={"centres off by at most, in half ranges (Lemma 2)": off}) if variance else found
 
     def _original(self, rows: Any) -> Matrix:
         check_is_fitted(self)

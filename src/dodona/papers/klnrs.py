@@ -1,9 +1,10 @@
 """KLNRS section 5 made runnable: local algorithms on statistical queries alone, and MASKED-PARITY.
 
 ``OnQueries`` (Lemma 5.8, Claims 5.9 and 5.10) plays the LR oracle of Definition 5.2 for rows it never sees: asked for
-R(z_i), it draws a report from a distribution close to that of R on a row drawn at random, by rejection sampling with
-estimates from statistical queries. Several randomisers on one row are correlated as they must be: each draw is
-conditioned on the reports given before.
+R(z_i), it draws a report from a distribution close to that of R on a row drawn at random, that of rejection sampling
+with estimates from statistical queries. The estimates are the same for all rows that reported the same before, so they
+are asked once, and a hundred thousand rows report in a moment. Several randomisers on one row are correlated as they
+must be: each draw is conditioned on the reports given before.
 
 ``learn_in_two_rounds`` and ``learn_in_one_round`` learn MASKED-PARITY on any oracle (section 5.3). The adaptive learner
 A_MP asks d counts (a histogram), reads r off them, then asks one count that depends on r. The nonadaptive one must ask
@@ -20,10 +21,11 @@ from fractions import Fraction
 from typing import Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dodona.concepts.parities import MaskedParity, walsh_hadamard
 from dodona.errors import BadEffort, BadQuery, BudgetSpent
-from dodona.mechanisms.bits import Bits, SecureBits, integer
+from dodona.mechanisms.bits import Bits, SecureBits
 from dodona.oracles.oracle import Oracle
 from dodona.privacy.numbers import Number, exact
 from dodona.query.expr import Call, Column, Expr, Literal
@@ -78,6 +80,7 @@ class OnQueries:
         self._epsilon, self._queries, self._beta = epsilon, queries, beta
         self._bits = SecureBits() if bits is None else bits
         self._rows: dict[int, _Row] = {}
+        self._laws: dict[object, NDArray[np.float64]] = {}
         self.asked = 0
         self.simulated = 0
 
@@ -93,35 +96,62 @@ class OnQueries:
 
     def report(self, row: int, randomiser: Transparent, outcomes: Sequence[int]) -> int:
         """A report of ``randomiser`` on ``row``; ``outcomes`` are all it can report."""
-        held = self._rows.setdefault(row, _Row())
-        if held.spent + randomiser.epsilon > self._epsilon:
+        return int(self.reports([row], randomiser, outcomes)[0])
+
+    def reports(self, rows: Sequence[int], randomiser: Transparent, outcomes: Sequence[int]) -> NDArray[np.int64]:
+        """One report of each of ``rows``, which differ: rows of the same reports before are drawn from one law.
+
+        A law takes as many statistical queries as there are outcomes, however many rows it is for.
+        """
+        held = [self._rows.setdefault(row, _Row()) for row in rows]
+        most = max((own.spent for own in held), default=Fraction(0))
+        if most + randomiser.epsilon > self._epsilon:
+            row = rows[[own.spent for own in held].index(most)]
             raise BudgetSpent(
-                f"row {row} has spent {float(held.spent):.4g} of its epsilon {float(self._epsilon):.4g}; a report at "
+                f"row {row} has spent {float(most):.4g} of its epsilon {float(self._epsilon):.4g}; a report at "
                 f"{float(randomiser.epsilon):.4g} would pass it (Definition 5.3).",
                 price=float(randomiser.epsilon),
-                left=float(self._epsilon - held.spent),
+                left=float(self._epsilon - most),
                 unit="epsilon",
             )
-        if self.simulated >= self._queries:
+        if len(set(rows)) < len(rows):
+            raise BadQuery("a row reports once at a time. Ask for its next report in another call.")
+        if self.simulated + len(rows) > self._queries:
             raise BadEffort(f"at most {self._queries} reports were planned for. State a larger queries=.")
-        held.spent += randomiser.epsilon
-        self.simulated += 1
-        drawn = self._draw(held, randomiser, outcomes)
-        held.reports.append((randomiser, drawn))
+        alike: dict[tuple[tuple[Transparent, int], ...], list[int]] = {}
+        for place, own in enumerate(held):
+            alike.setdefault(tuple(own.reports), []).append(place)
+        # All laws before anything is drawn: a refused query leaves every row as it was.
+        laws = {before: self._law(before, randomiser, tuple(outcomes)) for before in alike}
+        drawn = np.empty(len(rows), dtype=np.int64)
+        for before, places in alike.items():
+            uniform = (self._bits.words(len(places)) >> np.uint64(11)).astype(np.float64) * 2.0**-53
+            drawn[places] = np.asarray(outcomes)[np.searchsorted(laws[before][:-1], uniform, side="right")]
+        for own, report in zip(held, drawn.tolist(), strict=True):
+            own.spent += randomiser.epsilon
+            own.reports.append((randomiser, report))
+        self.simulated += len(rows)
         return drawn
 
-    def _draw(self, held: _Row, randomiser: Transparent, outcomes: Sequence[int]) -> int:
-        """Rejection: propose from R(0), keep w with probability p(w) / (q(w) (1 + phi) e^epsilon_R)."""
-        before = [self._product(held.reports, symbol) for symbol in range(len(self._cells) + 1)]
-        below = self._mean(before) if held.reports else 1.0
-        slack = 1 + self._beta / (3 * self._queries)
-        most = slack * math.exp(float(randomiser.epsilon))
-        while True:
-            report = self._proposed(randomiser, outcomes)
-            own = [randomiser.probability(report, symbol) for symbol in range(len(self._cells) + 1)]
-            estimate = self._mean([a * b for a, b in zip(own, before, strict=True)]) / below
-            if self._uniform() < estimate / (float(own[0]) * most):
-                return report
+    def _law(
+        self, before: tuple[tuple[Transparent, int], ...], randomiser: Transparent, outcomes: tuple[int, ...]
+    ) -> NDArray[np.float64]:
+        """The distribution function of a report after these: that of proposing from R(0) and keeping w with probability
+        p(w) / (q(w) (1 + phi) e^epsilon_R), once the estimates p are known.
+        """
+        key = before, randomiser, outcomes
+        if key not in self._laws:
+            symbols = range(len(self._cells) + 1)
+            seen = [self._product(before, symbol) for symbol in symbols]
+            below = self._mean(seen) if before else 1.0
+            most = (1 + self._beta / (3 * self._queries)) * math.exp(float(randomiser.epsilon))
+            mass = []
+            for report in outcomes:
+                own = [randomiser.probability(report, symbol) for symbol in symbols]
+                estimate = self._mean([a * b for a, b in zip(own, seen, strict=True)]) / below
+                mass.append(float(own[0]) * min(max(estimate / (float(own[0]) * most), 0.0), 1.0))
+            self._laws[key] = np.cumsum(mass) / math.fsum(mass)
+        return self._laws[key]
 
     def _product(self, reports: Sequence[tuple[Transparent, int]], symbol: int) -> Fraction:
         return math.prod((r.probability(report, symbol) for r, report in reports), start=Fraction(1))
@@ -136,17 +166,6 @@ class OnQueries:
             expr = Call("if", (condition, Literal(value), expr))
         self.asked += 1
         return (self._ask(Value(expr), self.tolerance) * width + 1) * float(base)
-
-    def _proposed(self, randomiser: Transparent, outcomes: Sequence[int]) -> int:
-        u, total = self._uniform(), 0.0
-        for report in outcomes:
-            total += float(randomiser.probability(report, 0))
-            if u < total:
-                return report
-        return outcomes[-1]
-
-    def _uniform(self) -> float:
-        return integer(53, self._bits) * 2.0**-53
 
 
 def asking(oracle: Oracle, confidence: float = 0.999) -> Ask:

@@ -25,6 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dodona.bounds import Outcome, Outlook, Outlooks
+from dodona.bounds import releases as bounds
 from dodona.errors import BadQuery, Unsupported
 from dodona.oracles.effort import NEARLY, Divisible, Effort, combined
 from dodona.oracles.oracle import Oracle
@@ -122,11 +123,14 @@ def plan_intervals(
     by: str | None = None,
     bits: int | None = None,
     method: str = "best",
+    e: float | None = None,
     **stated: Unpack[Divisible],
 ) -> Outlooks:
     """What each method would promise, best first: mean absolute error of a random range, in rows. Nothing is spent.
 
     With all of an (epsilon, delta) budget a method may stand there twice, the second time paid as one pure epsilon.
+    ``e``: a wish for every range, as a fraction of the rows; then Theorem 4.2 says from how many rows on binary search
+    keeps it at that epsilon.
     """
     axis, effort = Axis.of(oracle.schema, column, bits), Effort.divisible(**stated)
     if by is not None:
@@ -136,10 +140,14 @@ def plan_intervals(
         found += offers(oracle, axis, effort, "binary search") if method == "best" else []
     costs = {pure: whole_cost(payer, effort) for pure, payer in _payers(oracle, effort)}
     known = Outlook(f"ranges of {axis}", Outcome.FEASIBLE, measure="a random range", scale="rows")
-    return Outlooks(
+    outlooks = [
         replace(known, error=offer.error, cost=costs[offer.pure], why=f"{offer.words}.", method=offer.name)
         for offer in sorted(found, key=lambda offer: offer.error)
-    )
+    ]
+    pure = [cost.epsilon for cost in costs.values() if cost is not None and cost.epsilon is not None]
+    if e is not None and oracle.rows is not None and pure:
+        outlooks.append(bounds.intervals(oracle.rows, math.ceil(math.log2(axis.cells)), e, pure[-1]))
+    return Outlooks(outlooks)
 
 
 def offers(oracle: Oracle, axis: Axis, effort: Effort, method: str = "best") -> list[Offer]:

@@ -41,7 +41,9 @@ def parity(
     answer = oracle.ask(query, effort=Effort.divisible(**stated))
     low, high = answer.interval()
     margins = (np.asarray(high) - np.asarray(low)) / 2
-    return float(weights @ np.asarray(answer.mean)), float(np.abs(weights) @ margins)
+    found = float(weights @ np.asarray(answer.mean))
+    # A fraction lies in [0, 1]: what noise carries beyond is brought back, which never takes it farther from the truth.
+    return min(max(found, 0.0), 1.0), min(float(np.abs(weights) @ margins), 1.0)
 
 
 def plan_parity(

@@ -19,10 +19,12 @@ from dodona.bounds.releases import (
     threshold,
 )
 from dodona.engines.table import Table
-from dodona.errors import BadEffort, BadQuery
+from dodona.errors import BadEffort, BadQuery, Refused
 from dodona.oracles.exact import Exact
+from dodona.privacy.budget import Budget
 from dodona.query.schema import Flag, Schema
 from dodona.release import conjunctions, parity
+from dodona.testing import seeded_curator
 
 
 def test_the_printed_threshold_is_tiny() -> None:
@@ -78,6 +80,16 @@ def test_parities_follow_from_conjunctions_exactly() -> None:
     assert parity(synopsis, ["a", "b", "c"])[0] == pytest.approx(np.mean(bits[:, :3].sum(axis=1) % 2))
     with pytest.raises(BadQuery, match="1 to 16"):
         parity(truth, [])
+    with pytest.raises(Refused, match="at most 3"):  # wider than what was published
+        parity(synopsis, ["a", "b", "c", "d"])
+
+
+def test_a_parity_lies_between_none_and_all_however_large_the_noise() -> None:
+    bits = np.random.default_rng(1).random((60, 4)) < 0.5
+    table = Table({n: bits[:, i] for i, n in enumerate("abcd")}, Schema({n: Flag(missing=False) for n in "abcd"}))
+    shown = [parity(seeded_curator(table, Budget(epsilon=0.05), seed), list("abcd"), share=1) for seed in range(8)]
+    assert all(0 <= found <= 1 == off for found, off in shown)
+    assert len({found for found, _ in shown} & {0.0, 1.0}) == 2
 
 
 def test_the_error_of_a_parity_is_three_to_the_width() -> None:

@@ -45,6 +45,9 @@ def test_theorem_1_mended(epsilon, delta):
 def test_interactive_says_feasible_infeasible_and_vacuous():
     plans = [sulq.interactive(rows, 100, 1, 1e-6, 0.01) for rows in (20_000, 5_000, 50)]
     assert [plan.outcome for plan in plans] == [Outcome.FEASIBLE, Outcome.INFEASIBLE, Outcome.VACUOUS]
+    room = plans[0].details["questions that this tolerance leaves room for"]
+    assert sulq.interactive(20_000, int(room), 1, 1e-6, 0.01).feasible
+    assert not sulq.interactive(20_000, int(room) + 1, 1, 1e-6, 0.01).feasible
     needed = plans[0].rows_needed
     assert sulq.interactive(needed, 100, 1, 1e-6, 0.01).feasible
     assert not sulq.interactive(needed - 1, 100, 1, 1e-6, 0.01).feasible

@@ -201,3 +201,14 @@ def test_never_worse_than_one_private_mean_of_the_same_budget(epsilon: float) ->
 
 def _fitted(k: int, epsilon: float, rows: np.ndarray, seed: int) -> KMeans:
     return KMeans(k, random_state=seed, epsilon=epsilon, delta=1e-6, bounds=(-1, 1)).fit(rows)
+
+
+def test_lemma_2_is_told_before_anything_is_spent() -> None:
+    """By the plan: less with more rows, more with less epsilon, and nothing where there is no noise."""
+    told = "centres off by at most, in half ranges (Lemma 2)"
+    plans = [
+        KMeans(3, epsilon=epsilon, delta=1e-6, bounds=(-1, 1)).plan(rows, 2)
+        for rows, epsilon in ((100_000, 1), (1_000_000, 1), (100_000, 0.1))
+    ]
+    first, more, less = (plan.details[told] for plan in plans)
+    assert 0 < more < first < less

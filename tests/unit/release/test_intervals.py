@@ -78,6 +78,9 @@ def test_the_plan_is_free_and_its_first_line_is_what_is_made():
     assert errors == sorted(errors)
     assert len(plan) == len(METHODS) + 2  # both methods of several questions also as one pure epsilon
     assert len(release.plan_intervals(curator, "age", share=0.5)) == len(METHODS)
+    theorem = release.plan_intervals(seeded_curator(people(20_000), Budget(epsilon=1), 2), "age", share=1, e=0.2)[-1]
+    assert theorem.theorem.startswith("BLR Theorem 4.2")
+    assert theorem.rows_needed is not None
     left = curator.left
     synopsis = intervals(curator, "age", share=1)
     assert left > 0.99 * float(curator.budget.amount(curator.budget.capacity))
