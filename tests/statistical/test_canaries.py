@@ -217,6 +217,7 @@ RELEASES = {
     "submodular": lambda o: release.conjunctions(o.select_columns("flag"), width=1, share=1, method="submodular"),
     "parity": lambda o: release.parity(o, ["flag", "u > 0"], share=F(1, 3)),
     "bounds": lambda o: release.bounds(o, "u", share=1),
+    "hierarchy": lambda o: release.hierarchy(o, "group", {"x": "all", "y": "all"}, share=1),
 }
 
 
@@ -245,9 +246,12 @@ def test_every_learner_and_release_has_a_case():
         "median",
         "quantile",
         "arrangement_question",
+        "areas",
+        "running_totals",
     }
-    # Of keys by enumeration: test_threshold.py; frequent values ask for counts alone, which others here do.
-    known = {name.split(",")[0] for name in RELEASES} | {"cuts", "keys", "heavy_hitters"}
+    # Of keys by enumeration: test_threshold.py; frequent values ask for counts alone, which others here do; running
+    # totals by law: tests/laws/test_running_streams.py.
+    known = {name.split(",")[0] for name in RELEASES} | {"cuts", "keys", "heavy_hitters", "running"}
     assert {name for name in home if not name.startswith("plan_")} - free == known
 
 

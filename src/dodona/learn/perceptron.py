@@ -161,7 +161,8 @@ class SulqPerceptron(linear.LinearClassifier):
     ``margin``: Theorem 3's delta. ``max_iter``: the number of rounds, each at an equal share, so that it may be stated;
     32/margin^2 unless given (ERRATA 5), and no fewer are planned for because of noise. ``w0``: the first weights, zeros
     unless given, under which every row counts as misclassified. ``far``: what ">>" means, in standard deviations of s.
-    After ``fit``: as ``Perceptron``; ``stopped_``: whether the rule stopped it.
+    After ``fit``: as ``Perceptron``; ``stopped_``: whether the rule stopped it, by a
+    noisy count: that few rows are misclassified is not thereby proven.
     """
 
     def __init__(

@@ -22,6 +22,7 @@ SAID_BY_OTHERS = {
     "answer:Expected": "what a price says of a printed column to come: that of an Estimate of it",
     "oracle:Exact": "adds no noise: it is what others are compared with",
     "oracle:Remote": "hands on what the server's curator said, number by number",
+    "oracle:Remembering": "hands on what its curator told before, number by number, with its margin",
     "oracle:Mixed": "adds the public totals of a model to what the curator said of the data",
     "oracle:_Billed": "keeps bills, and changes neither question nor answer",
     "oracle:Counted": "counts questions, and changes neither question nor answer",
@@ -32,8 +33,9 @@ SAID_BY_OTHERS = {
 STATE_NOTHING = {
     "learner:ConjunctionLearner.tau_": "of the Stat oracle it asks",
     "learner:DecisionListLearner.tau_": "of the Stat oracle it asks",
+    "learner:SulqPerceptron.stopped_": "that a noisy count was small, which proves nothing: its docstring says so",
 }
-"""Fitted attributes that sound like an error and hand on one that is judged elsewhere."""
+"""Fitted attributes that sound like an error and state none of their own."""
 
 BROKEN: dict[str, str] = {}
 """Kinds that break the law today, with figures; each is an expected failure that must fail."""
