@@ -52,12 +52,33 @@ class Side:
         """How many cells it has."""
         return len(self.labels)
 
+    def joined(self, starts: Sequence[int]) -> Side:
+        """The same column with neighbouring cells as one; ``starts``: the first cell of each group."""
+        ends = [*starts[1:], self.size]
+        groups = [self.tests[start:end] for start, end in zip(starts, ends, strict=True)]
+        tests = tuple(group[0] if len(group) == 1 else Call("or", group) for group in groups)
+        key: Expr = Literal(float(len(tests) - 1))
+        for number, test in reversed(list(enumerate(tests[:-1]))):
+            key = Call("if", (test, Literal(float(number)), key))
+        return Side(self.column, tuple(map(float, range(len(tests)))), key, tests, (), self.other)
+
+
+Joined = tuple[tuple[int, tuple[int, ...]], ...]
+"""Sides with neighbouring cells as one: of which side, and the first cell of each group."""
+
 
 @dataclass(frozen=True)
 class Grid:
-    """The product of the sides; supports are sets of positions in ``sides``."""
+    """The product of the sides; supports are sets of positions in ``sides``. The last of them may be coarser versions
+    of others, ``joined``: they are for asking marginals, and the grid's columns are those of the rest.
+    """
 
     sides: tuple[Side, ...]
+    joined: Joined = ()
+
+    def with_joined(self, joined: Joined) -> Grid:
+        """And these after the sides there are."""
+        return Grid((*self.sides, *(self.sides[i].joined(starts) for i, starts in joined)), joined)
 
     @staticmethod
     def of(schema: Schema, columns: Sequence[str] | None, edges: Edges | None = None) -> Grid:
@@ -80,7 +101,7 @@ class Grid:
     @property
     def columns(self) -> tuple[str, ...]:
         """Their names, in order."""
-        return tuple(side.column for side in self.sides)
+        return tuple(side.column for side in self.sides[: len(self.sides) - len(self.joined)])
 
     @property
     def sizes(self) -> tuple[int, ...]:
@@ -281,7 +302,9 @@ class Misfit(Scores):
     def to_json(self) -> dict[str, Any]:
         edges = {side.column: list(side.edges) for side in self.grid.sides if side.edges}
         numbers = {"expected": packed(self.expected), "penalties": packed(self.penalties)}
-        return {"misfit": {"columns": self.grid.columns, "edges": edges, "supports": self.supports, **numbers}}
+        joined = {"joined": self.grid.joined} if self.grid.joined else {}
+        body = {"columns": self.grid.columns, "edges": edges, **joined, "supports": self.supports, **numbers}
+        return {"misfit": body}
 
     def __str__(self) -> str:
         return f"which of {len(self.supports)} marginals over {', '.join(self.grid.columns)} is farthest from a model"

@@ -20,7 +20,7 @@ from dodona.concepts.boxes import Boxes, Halfspaces, Intervals, Thresholds
 from dodona.concepts.concept import MOST_MEMBERS, Agreement, ConceptClass, Finite, Learnable, Subset
 from dodona.concepts.conjunctions import Conjunctions, Disjunctions
 from dodona.concepts.databases import Databases, Misfits
-from dodona.concepts.grid import Grid, Misfit
+from dodona.concepts.grid import Grid, Joined, Misfit
 from dodona.concepts.parities import Parities
 from dodona.concepts.trees import DecisionLists, Stumps, Trees
 from dodona.errors import BadQuery
@@ -38,6 +38,7 @@ from dodona.query.unit import Bounds
 DEEPEST = 8
 MOST_DATABASES = 2_000_000
 _MOST_WIDTH = 64
+_MOST_JOINED = 8
 _MOST_DEPTH = 16
 Read = TypeVar("Read")
 _FAULTS = (TypeError, ValueError, KeyError, IndexError, AttributeError, ArithmeticError, RecursionError, AssertionError)
@@ -141,12 +142,13 @@ def _gated(body: dict[str, Any], oracle: Oracle, depth: int) -> Scores:
 
 
 def _misfit(body: dict[str, Any], oracle: Oracle, _: int) -> Scores:
-    """The grid is built anew from our schema; only columns and edges travel."""
-    columns, edges, supports, expected, penalties = _exactly(
-        body, "columns", "edges", "supports", "expected", "penalties"
+    """The grid is built anew from our schema; only columns, edges and joined cells travel."""
+    columns, edges, joined, supports, expected, penalties = _exactly(
+        {"joined": [], **body}, "columns", "edges", "joined", "supports", "expected", "penalties"
     )
     _check_columns(tuple(columns), oracle.schema)
     grid = Grid.of(oracle.schema, columns, edges)
+    grid = grid.with_joined(_joined(joined, grid)) if joined else grid
     sets = tuple(tuple(support) for support in supports)
     for support in sets:
         _check_whole(support, len(grid.sides) - 1)
@@ -156,6 +158,23 @@ def _misfit(body: dict[str, Any], oracle: Oracle, _: int) -> Scores:
     if len(sets) < 1 or len(wanted) != sum(grid.size(s) for s in sets) or len(off) != len(sets):
         raise BadQuery("a misfit must state one number for each cell and one penalty for each marginal.")
     return Misfit(grid, sets, wanted, off)
+
+
+def _joined(listed: Any, grid: Grid) -> Joined:
+    """Coarser sides as they travel: (number of a side, first cells)."""
+    if not isinstance(listed, list) or len(listed) > _MOST_JOINED * len(grid.sides):
+        raise BadQuery(f"a grid has at most {_MOST_JOINED} coarser sides for each column.")
+    found = []
+    for pair in listed:
+        if not isinstance(pair, list) or len(pair) != 2 or not isinstance(pair[1], list):
+            raise BadQuery("joined cells must be stated as the number of a side and a list of first cells.")
+        i, starts = pair[0], tuple(pair[1])
+        _check_whole((i,), len(grid.sides) - 1)
+        _check_whole(starts, grid.sides[i].size - 1)
+        if starts[:1] != (0,) or list(starts) != sorted(set(starts)):
+            raise BadQuery("joined cells must be stated by the first of each group, in order, from 0 on.")
+        found.append((i, starts))
+    return tuple(found)
 
 
 def _databases(body: dict[str, Any], oracle: Oracle, _: int) -> Scores:
