@@ -1,12 +1,13 @@
 """AIM (McKenna, Mullins, Sheldon and Miklau 2022), run to its end on ``mbi``'s inference; needs ``mbi`` and no more.
 
 ``_aim_peer.py TABLE EPSILON DELTA ROUNDS FOLDER [WIDTH]``: TABLE is an .npz with ``codes``, ``sizes`` and ``names``.
-The mechanism is written from its paper (Algorithm 1 with the budget annealed as in Algorithm 3, a junction tree of at
-most 80 MB, alpha = 0.9, all marginals of WIDTH columns as its workload), since no package on PyPI holds it; fitting
-and drawing are ``mbi``'s own, 1,000 steps of mirror descent a round. ROUNDS sets the first noise, as there. Marginals
-the model does not hold are summed out with PyTorch where it is there: ``mbi`` compiles each of them anew.
-Writes FOLDER/NAME.npz: as many rows as the table has by its default rounding (``table``), and ten times as many drawn
-one by one (``model``, by which the fitted model is judged: its rounding adds errors of its own); and FOLDER/NAME.json: what was asked, times, versions, the date.
+The mechanism is written from its paper (Algorithm 1 with the budget annealed, a junction tree of at most 80 MB, alpha =
+0.9, all marginals of WIDTH columns as its workload), since no package on PyPI holds it; fitting and drawing are
+``mbi``'s own, 1,000 steps of mirror descent a round. ROUNDS sets the first noise, as there. Marginals the model does
+not hold are summed out with PyTorch where it is there: ``mbi`` compiles each of them anew. Writes FOLDER/NAME.npz: as
+many rows as the table has by its default rounding (``table``), and ten times as many drawn one by one (``model``, by
+which the fitted model is judged: its rounding adds errors of its own); and FOLDER/NAME.json: what was asked, times,
+versions, the date.
 """
 
 from __future__ import annotations
@@ -88,8 +89,8 @@ def joined(factors, domain, order=None):
     whole = torch.zeros([domain[n] for n in order], dtype=torch.float64, device=factors[0][1].device)
     for names, values in factors:
         kept = [n for n in order if n in names]
-        values = values.permute([names.index(n) for n in kept]) if names else values
-        whole = whole + values.reshape([domain[n] if n in names else 1 for n in order])
+        turned = values.permute([names.index(n) for n in kept]) if names else values
+        whole = whole + turned.reshape([domain[n] if n in names else 1 for n in order])
     return order, whole
 
 

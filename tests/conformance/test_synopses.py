@@ -47,6 +47,7 @@ RELEASES: dict[str, tuple[Callable[[], Synopsis], str]] = {
     "Marginals": (lambda: published(bits(), "blocks"), "a AND NOT b"),
     "Cells": (lambda: published(bits(), "adaptive"), "a AND NOT b"),
     "Mixture": (lambda: published(wide(), "adaptive"), "c0 = 1 AND c3 = 2"),
+    "JunctionTree": (lambda: published(wide(), "tree"), "c0 = 1 AND c3 = 2"),
     "Tree": (
         lambda: submodular(
             seeded_curator(bits(), Budget(epsilon=1), 1), Disjunctions.of(BITS, "abcde", both=True), pieces=8, share=1

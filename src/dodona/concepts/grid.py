@@ -60,7 +60,7 @@ class Side:
         key: Expr = Literal(float(len(tests) - 1))
         for number, test in reversed(list(enumerate(tests[:-1]))):
             key = Call("if", (test, Literal(float(number)), key))
-        return Side(self.column, tuple(map(float, range(len(tests)))), key, tests, (), self.other)
+        return Side(self.column, tuple(range(len(tests))), key, tests, (), self.other)
 
 
 Joined = tuple[tuple[int, tuple[int, ...]], ...]

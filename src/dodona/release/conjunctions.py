@@ -10,9 +10,12 @@ named; predicting costs nothing, since noise is known before it is drawn:
 * ``pairs``: noise on one- and two-way statistics only, and the log-linear model of them: for small budgets;
 * ``adaptive``: multiplicative weights repaired (``release/_conjunctions/adaptive.py``): for small pure budgets, and for
   grids beyond listing;
+* ``tree``: marginals chosen one by one and a junction tree fitted to them (``release/_conjunctions/tree.py``): for
+  columns of many cells;
 * ``submodular``: Algorithm 1 of Gupta, Hardt, Roth and Ullman (2011), never chosen for you (``release/submodular.py``).
 
-The predictions for ``pairs`` and ``adaptive`` are rules measured on census data (docs/conjunctions.md), not theorems.
+The predictions for ``pairs``, ``adaptive`` and ``tree`` are rules measured on census data (docs/conjunctions.md), not
+theorems.
 On more bits than can be listed the rule for ``adaptive`` is a guess, since its error depends on the data more than on
 any public number; where it says ``characters``, a small part of the budget is spent on finding out
 (``release/_conjunctions/adaptive.py``).
@@ -21,88 +24,32 @@ any public number; where it says ``characters``, a small part of the budget is s
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from fractions import Fraction
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Unpack
 
 import numpy as np
 
 from dodona.bounds import Outcome, Outlook, Outlooks
 from dodona.concepts.grid import Edges, Grid
-from dodona.errors import BadEffort, BadQuery, Unsupported
+from dodona.errors import BadQuery, Unsupported
 from dodona.oracles.answer import Bill
 from dodona.oracles.effort import Divisible, Effort, combined
 from dodona.oracles.oracle import Oracle
-from dodona.oracles.synopsis import Body, Header, Synopsis
+from dodona.oracles.synopsis import Header, Synopsis
 from dodona.query.expr import Literal
 from dodona.query.schema import Category, Flag, Integer, Schema, required
 from dodona.query.statistic import Value
 from dodona.release import _conjunctions as direct
-from dodona.release._conjunctions import Gathered, adaptive, cell_variance
+from dodona.release._conjunctions import Gathered, adaptive, cell_variance, tree
 from dodona.release._conjunctions.adaptive import Begun, begin, learn_mixture
+from dodona.release._conjunctions.task import Made, Offer, Task, modelled
 from dodona.release.registry import Case, Release, Setting, registered
 from dodona.synopses.cells import Cells
 from dodona.synopses.marginals import MOST_FITTED, LogLinear, Marginals
 from dodona.synopses.products import Mixture
 
-METHODS = ("characters", "residuals", "blocks", "pairs", "adaptive")
-_ESTIMATED = "estimated from the fit, not proven"
-_COUNTING = Fraction(1, 50)  # of the budget, for the number of rows where that is private
-
-
-@dataclass(frozen=True)
-class Offer:
-    """A way to publish: its predicted mean absolute error of a count over all conjunctions, in rows, and its making."""
-
-    name: str
-    error: float
-    make: Callable[[], Made]
-
-
-@dataclass(frozen=True)
-class Made:
-    """What was published; ``method``: how; ``notes``: more about it."""
-
-    body: Body
-    bills: Sequence[Bill]
-    accuracy: str
-    method: str
-    notes: Mapping[str, float] = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
-class _Task:
-    oracle: Oracle
-    schema: Schema
-    grid: Grid
-    width: int
-    edges: Mapping[str, tuple[float, ...]]
-    effort: Effort
-    bill: Bill
-    counted: bool
-    known: float | None = None
-
-    @property
-    def concentrated(self) -> bool:
-        return self.bill.unit == "rho"
-
-    @property
-    def rows(self) -> float:
-        """The public number, or the noisy one where that was asked for."""
-        if self.oracle.rows is None:
-            raise BadEffort("a model of the rows needs their public number: state Table(..., rows=...).")
-        return float(max(self.oracle.rows, 1)) if self.known is None else self.known
-
-    def counting(self) -> tuple[_Task, list[Bill], float]:
-        """(what is left to do, bills, noise of the count): a model stands for the rows there are, and where that is
-        private (rows come and go, people count with some of theirs only) the public number may be far off.
-        """
-        if not self.counted:
-            return self, [], 0.0
-        answer = self.oracle.ask(Value(Literal(1.0)), effort=self.effort.part(_COUNTING))
-        known, rest = max(float(np.asarray(answer.total)), 1.0), self.effort.part(1 - _COUNTING)
-        return replace(self, effort=rest, known=known), [answer.cost], float(np.max(answer.spread))
+METHODS = ("characters", "residuals", "blocks", "pairs", "adaptive", "tree")
 
 
 def conjunctions(
@@ -179,13 +126,14 @@ _WHY = {
     "pilot": "A small part of the budget finds out whether characters or adaptive does better.",
     "pairs": _MEASURED,
     "adaptive": _MEASURED,
+    "tree": _MEASURED,
 }
 
 
 _WORTH_SAYING = 0.9
 
 
-def _with_missing_stated(task: _Task) -> Offer | None:
+def _with_missing_stated(task: Task) -> Offer | None:
     """The best offer if no column could be missing; None where none can. Prices only: nothing is read or spent."""
     nullable = [name for name in task.grid.columns if task.schema[name].missing is None]
     if not nullable or not task.oracle.sees_totals:
@@ -194,7 +142,7 @@ def _with_missing_stated(task: _Task) -> Offer | None:
     return _offers(replace(task, schema=schema, grid=Grid.of(schema, task.grid.columns, task.edges)), "best")[0]
 
 
-def _missing_words(task: _Task, made: Offer, better: Offer | None) -> str:
+def _missing_words(task: Task, made: Offer, better: Offer | None) -> str:
     """What columns that may be missing cost, where it is worth saying."""
     if better is None or better.error >= _WORTH_SAYING * made.error:
         return ""
@@ -212,17 +160,17 @@ def _task(
     columns: Sequence[str] | None,
     edges: Edges | None,
     effort: Effort,
-) -> _Task:
+) -> Task:
     grid = Grid.of(oracle.schema, columns, edges)
     if isinstance(width, bool) or not isinstance(width, int) or not 1 <= width <= len(grid.sides):
         raise BadQuery(f"width must be 1 to {len(grid.sides)}, the number of columns. Got {width!r}.")
     stated = {side.column: side.edges for side in grid.sides if side.edges}
     price = oracle.price(grid.marginal((0,)), effort=effort.part())
     counted = oracle.price(Value(Literal(1.0)), effort=effort.part()).cost.amount > 0
-    return _Task(oracle, oracle.schema, grid, width, stated, effort, price.cost, counted)
+    return Task(oracle, oracle.schema, grid, width, stated, effort, price.cost, counted)
 
 
-def _offers(task: _Task, method: str) -> list[Offer]:
+def _offers(task: Task, method: str) -> list[Offer]:
     """The one to take first, then by predicted error."""
     if method not in (*METHODS, "best"):
         raise BadQuery(f"method must be best, submodular, {', '.join(METHODS)}. Got {method!r}.")
@@ -239,6 +187,9 @@ def _offers(task: _Task, method: str) -> list[Offer]:
         found.append(_pairs(task))
     if method in ("best", "adaptive") and task.oracle.rows and task.width > 1 and task.oracle.sees_totals:
         found.append(_adaptive(task))
+    listed = task.grid.cells <= MOST_FITTED or task.grid.binary  # where the methods above are enough
+    if method == "tree" or (method == "best" and not listed and any(offer.name == "adaptive" for offer in found)):
+        found += tree.offers(task, _adaptive)
     found = [offer for offer in found if method in ("best", offer.name)]
     if not found:
         nullable = [name for name in task.grid.columns if task.schema[name].missing is None]
@@ -252,12 +203,12 @@ def _offers(task: _Task, method: str) -> list[Offer]:
     return [piloted, *found] if piloted is not None and rivals and found[0].name == "characters" else found
 
 
-def _unbiased(task: _Task, design: direct.Direct) -> Made:
+def _unbiased(task: Task, design: direct.Direct) -> Made:
     gathered, bills = direct.measured(task.oracle, task.grid, design, task.effort)
     return _published(task, gathered, bills, design.kind)
 
 
-def _published(task: _Task, gathered: Gathered, bills: Sequence[Bill], method: str) -> Made:
+def _published(task: Task, gathered: Gathered, bills: Sequence[Bill], method: str) -> Made:
     supports = task.grid.supports(task.width)
     residuals = np.concatenate([gathered.estimates[s].values for s in supports])
     variances = np.array([gathered.estimates[s].variance for s in supports])
@@ -268,7 +219,7 @@ def _published(task: _Task, gathered: Gathered, bills: Sequence[Bill], method: s
     return Made(body, bills, accuracy, method)
 
 
-def _pilot(task: _Task, design: direct.Direct) -> Offer:
+def _pilot(task: Task, design: direct.Direct) -> Offer:
     """``characters`` or ``adaptive``, as paid answers tell."""
     whole = adaptive.with_pilot(task.grid, design)
     error = direct.predicted(task.oracle, task.grid, task.width, whole, task.effort)
@@ -286,7 +237,7 @@ def _pilot(task: _Task, design: direct.Direct) -> Offer:
     return Offer("pilot", error, make)
 
 
-def _pairs(task: _Task) -> Offer:
+def _pairs(task: Task) -> Offer:
     design = direct.pairs(task.grid, task.width, task.concentrated)
     noise = direct.predicted(task.oracle, task.grid, min(2, task.width), design, task.effort)
 
@@ -297,7 +248,7 @@ def _pairs(task: _Task) -> Offer:
         ones = [gathered.one_way(i, rows) for i in range(len(task.grid.sides))]
         table = LogLinear(task.grid.sizes, ones).fit(gathered.fractions(rows), 80, 1.5) * rows
         deviation = math.hypot(noise / direct.MEAN_OF_NORMAL, off) + _FLOOR * rows
-        return _modelled(_model(task, table, deviation), [*paid, *bills], deviation, "pairs")
+        return modelled(_model(task, table, deviation), [*paid, *bills], deviation, "pairs")
 
     return Offer("pairs", 0.7 * noise + _FLOOR * task.rows, make)
 
@@ -305,8 +256,8 @@ def _pairs(task: _Task) -> Offer:
 _FLOOR = 8e-4  # what a model of pairs misses of triples: measured on 16 columns of Adult
 
 
-def _adaptive(task: _Task) -> Offer:
-    rows, noise = task.rows, _noise(task)
+def _adaptive(task: Task) -> Offer:
+    rows, noise = task.rows, task.noise
     dense = task.grid.cells <= MOST_FITTED
     size = math.log2(task.grid.cells) / 16
     error = rows * 0.0048 * size * (max(noise, 1e-9) / rows / 3.07e-3) ** 0.7 + (0.0 if dense else _FLOOR * rows)
@@ -320,28 +271,19 @@ def _adaptive(task: _Task) -> Offer:
         learnt = adaptive.learn(task.oracle, task.grid, known.effort, plan, known.rows)
         deviation = math.hypot(learnt.deviation, off)
         body = _model(task, learnt.model.inner.table * known.rows, deviation)
-        return _modelled(body, [*paid, *learnt.bills], deviation, "adaptive")
+        return modelled(body, [*paid, *learnt.bills], deviation, "adaptive")
 
     return Offer("adaptive", error, make)
 
 
-def _noise(task: _Task) -> float:
-    """Of one count asked with a tenth of the budget."""
-    return float(np.max(task.oracle.price(task.grid.marginal((0,)), effort=task.effort.part(0.1)).spread))
-
-
-def _mixture(task: _Task, begun: Begun, off: float) -> Made:
-    found = learn_mixture(task.oracle, begun, task.width, task.effort, task.rows, _noise(task))
+def _mixture(task: Task, begun: Begun, off: float) -> Made:
+    found = learn_mixture(task.oracle, begun, task.width, task.effort, task.rows, task.noise)
     deviation = math.hypot(found.deviation, off)
     body = Mixture(task.schema, task.grid, task.width, found.model.inner, task.edges, task.rows, deviation)
-    return _modelled(body, found.bills, deviation, "adaptive")
+    return modelled(body, found.bills, deviation, "adaptive")
 
 
-def _modelled(body: Body, bills: Sequence[Bill], deviation: float, method: str) -> Made:
-    return Made(body, bills, f"a count is off by about {deviation:.4g} rows ({_ESTIMATED})", method)
-
-
-def _model(task: _Task, table: np.ndarray[tuple[int], np.dtype[np.float64]], deviation: float) -> Cells:
+def _model(task: Task, table: np.ndarray[tuple[int], np.dtype[np.float64]], deviation: float) -> Cells:
     return Cells(task.schema, task.grid, task.width, table, task.edges, deviation=deviation)
 
 
@@ -366,6 +308,7 @@ def _cases() -> list[Case]:
         for method, gives in (("characters", "Marginals"), ("blocks", "Marginals"), ("pairs", "Cells"))
     ]
     found.append(Case("adaptive", sure, flags, {"width": 2, "method": "adaptive"}, "Cells", inside, edge, outside))
+    found.append(Case("tree", sure, flags, {"width": 2, "method": "tree"}, "JunctionTree", inside, edge, outside))
     within = ("a AND k = 'x'", "v >= 2 AND v < 4", "k IN ('x', 'z')")
     for method, name in (("blocks", "values and buckets"), ("residuals", "residuals")):
         buckets = {"width": 2, "edges": {"v": (0, 2, 4, 8)}, "method": method}
@@ -389,7 +332,7 @@ RELEASE = registered(
             ),
             Setting("method", "choice", "How it is made.", choices=("best", *METHODS, "submodular")),
         ),
-        ("Marginals", "Cells", "Mixture", "Tree"),
+        ("Marginals", "Cells", "Mixture", "JunctionTree", "Tree"),
         _cases,
         place=1,
     )

@@ -115,8 +115,8 @@ class Calibrated:
             groups = np.zeros(rows, dtype=np.int64)
             for variable in known:
                 groups = groups * levels.sizes[variable[0]][variable[1]] + held[variable]
-            numbers = np.arange(levels.cells(known)).reshape(levels.shape(known))
-            of = np.broadcast_to(levels.spread(numbers, known, view), shape).ravel()
+            numbers = np.arange(levels.cells(known), dtype=np.float64).reshape(levels.shape(known))
+            of = np.broadcast_to(levels.spread(numbers, known, view), shape).ravel().astype(np.int64)
             cells = _allotted(self.beliefs[a].ravel(), of, groups, random)
             for axis, (i, least) in enumerate(view):
                 codes = np.unravel_index(cells, shape)[axis]
@@ -178,7 +178,8 @@ class JunctionTree(Body):
         deviation: float,
     ) -> None:
         self.schema, self.grid, self.width, self.edges = schema, grid, width, dict(edges)
-        self.model, self.rows, self.deviation = model, rows, deviation
+        self.model = Calibrated.read(model.tree, model.beliefs)  # as a file holds it: the same numbers to the last bit
+        self.rows, self.deviation = rows, deviation
 
     def table(self, support: Support) -> Floats:
         """The marginal over these sides, flat."""

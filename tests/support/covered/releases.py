@@ -180,6 +180,7 @@ RELEASES: tuple[Covered, ...] = (
     conjunctions("blocks", "Marginals", runs=20),
     conjunctions("pairs", "Cells", runs=6, proven=False, unit=True),
     conjunctions("adaptive", "Cells", runs=2, proven=False),
+    conjunctions("tree", "JunctionTree", runs=2, proven=False),
     conjunctions("submodular", "Tree", runs=6, proven=False),
     ranges("tree", runs=30),
     ranges("quantile buckets", runs=10),

@@ -44,7 +44,7 @@ def members(grid: Grid, width: int) -> Stack:
     return Stack(tuple(found))
 
 
-@pytest.mark.parametrize("method", ["residuals", "blocks", "pairs", "adaptive"])
+@pytest.mark.parametrize("method", ["residuals", "blocks", "pairs", "adaptive", "tree"])
 def test_exact_oracle_gives_exact_marginals(method: str) -> None:
     table = conformance_table(3000)
     truth = Exact(table)

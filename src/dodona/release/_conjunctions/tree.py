@@ -14,8 +14,9 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,18 +26,23 @@ from dodona.oracles.answer import Bill
 from dodona.oracles.effort import Effort
 from dodona.oracles.oracle import Oracle
 from dodona.release._conjunctions.fitted import Fitted
+from dodona.release._conjunctions.task import Made, Offer, Task, modelled
 from dodona.synopses._tree import Levels, View, cells_of, viewed
 from dodona.synopses.cells import Floats
-from dodona.synopses.junction import Calibrated
+from dodona.synopses.junction import Calibrated, JunctionTree
 
-FIRST, CHOOSING = 0.4, 0.12
-"""Parts of the budget: of all for the one-way answers, of a round for choosing."""
+CHOOSING = 0.12
+"""The part of a round's budget that chooses."""
+OF_ADAPTIVE = 0.6
+"""Its error, in parts of what the rule for ``adaptive`` says: measured, not proven."""
 GROUPS = (12, 5)
-MOST_CELLS, MOST_TABLE, MOST_CANDIDATES = 300_000, 20_000, 1500
-"""Of the tree; of one marginal; at once."""
-ROUNDS, AT_ONCE = 40, 4
+MOST_CELLS, MOST_TABLE, MOST_CANDIDATES, MOST_TRIED = 300_000, 20_000, 6000, 200
+"""Of the tree; of one marginal; at once; whose trees are worked out before one is chosen."""
+ROUNDS, AT_ONCE = 3, 4
+"""Rounds for each column, at a middling budget; so many choices between two fits."""
 SWEEPS, LAST_SWEEPS = 3, 30
 _SURE_OF_ONES = 1e-3
+_PARTS = 10**6
 _PENALTIES = (1.0, 2.0, 4.0, 8.0)
 _MEAN_OF_NORMAL = math.sqrt(2 / math.pi)
 
@@ -50,11 +56,26 @@ class Grown:
     deviation: float
 
 
+def offers(task: Task, adaptive: Callable[[Task], Offer]) -> list[Offer]:
+    """Predicted from the rule for ``adaptive``; nothing where the rows' number is not public, or for one column."""
+    if not task.oracle.rows or task.width < 2 or not task.oracle.sees_totals:
+        return []
+
+    def make() -> Made:
+        known, paid, off = task.counting()
+        grown = grow(task.oracle, task.grid, task.width, known.effort, known.rows, concentrated=task.concentrated)
+        deviation = math.hypot(grown.deviation, off)
+        body = JunctionTree(task.schema, task.grid, task.width, grown.model, task.edges, known.rows, deviation)
+        return modelled(body, [*paid, *grown.bills], deviation, "tree")
+
+    return [Offer("tree", OF_ADAPTIVE * adaptive(task).error, make)]
+
+
 def grow(oracle: Oracle, grid: Grid, width: int, effort: Effort, rows: float, *, concentrated: bool) -> Grown:
     """Ask, choose, fit."""
     ones, variances, bills = one_ways(oracle, grid, effort, rows, concentrated=concentrated)
     levels = Levels(tuple(_levels(one) for one in ones))
-    growth = Growth(oracle, grid, width, effort, rows, levels, Fitted(levels, ones, rows), bills)
+    growth = Growth(oracle, grid, width, effort, rows, levels, Fitted(levels, ones), bills)
     for i, (one, variance) in enumerate(zip(ones, variances, strict=True)):
         growth.fitted.add(((i, 0),), one, variance * _SURE_OF_ONES)
     growth.fitted.fit(1)
@@ -83,21 +104,23 @@ class Growth:
         self._places = {(i, 0): i for i in range(len(grid.sides))}
         self._places |= {which: len(grid.sides) + n for n, which in enumerate(coarse)}
         self._random = np.random.default_rng(0)  # public: which candidates are looked at where there are too many
+        self._sizes: dict[View, int] = {}
         self._misses: list[float] = []
         self._noises: list[float] = []
 
     def run(self, *, concentrated: bool) -> float:
         """All rounds; the estimated standard error of a count, in rows."""
-        left = 1 - FIRST
-        each, used, ended = left / rounds_for(self.rows, self._noise(0.1), concentrated=concentrated), 0.0, False
+        left = 1 - first_part([column[0] for column in self.levels.sizes])
+        rounds = rounds_for(len(self.levels.starts), self.rows / max(self._noise(0.1), 1e-9), concentrated=concentrated)
+        each, used, ended = left / rounds, 0.0, False
         while not ended:
             spread = self._noise(each * (1 - CHOOSING))
             limit = MOST_CELLS * min(1.0, used / left + 0.3)
-            candidates, told, taken = self._candidates(spread), [], list[set[int]]()
+            candidates, told, taken = self._candidates(spread), list[float](), list[View]()
             tables = self._tables(candidates)
             while not ended and len(told) < AT_ONCE:
-                candidates = [v for v in candidates if all(len({i for i, _ in v} & t) < 2 for t in taken)]
-                candidates = self._fitting(candidates, limit)
+                candidates = [v for v in candidates if all(_apart(v, t) for t in taken)]
+                candidates = self._fitting(candidates, taken, limit)
                 if not candidates:
                     break
                 if left - used < 2 * each:
@@ -105,7 +128,7 @@ class Growth:
                 used += each
                 view, gained = self._round(candidates, tables, each)
                 told.append(gained)
-                taken.append({i for i, _ in view})
+                taken.append(view)
             ended = ended or not told
             self.fitted.fit(LAST_SWEEPS if ended else SWEEPS)
             if 2 * sum(gain < 1.3 for gain in told) >= len(told):
@@ -125,9 +148,9 @@ class Growth:
         sizes = np.array([len(table) for table in expected])
         penalties = np.rint(_MEAN_OF_NORMAL * spread * sizes).astype(np.int64)
         scores = Misfit(self.grid, tuple(s for s, _ in placed), np.concatenate(expected), penalties)
-        chosen = self.oracle.select(scores, effort=self.effort.part(each * CHOOSING))
+        chosen = self.oracle.select(scores, effort=self.effort.part(_down(each * CHOOSING)))
         view, (support, order) = candidates[chosen.index], placed[chosen.index]
-        answer = self.oracle.ask(self.grid.marginal(support), effort=self.effort.part(each * (1 - CHOOSING)))
+        answer = self.oracle.ask(self.grid.marginal(support), effort=self.effort.part(_down(each * (1 - CHOOSING))))
         self.bills += [chosen.cost, answer.cost]
         own = float(np.asarray(answer.spread).ravel()[0])
         shape = [self.levels.shape(view)[axis] for axis in order]
@@ -139,7 +162,7 @@ class Growth:
         return view, float(np.abs(off).sum() / max(_MEAN_OF_NORMAL * own * off.size, 1e-9))
 
     def _noise(self, part: float) -> float:
-        return float(np.max(self.oracle.price(self.grid.marginal((0,)), effort=self.effort.part(part)).spread))
+        return float(np.max(self.oracle.price(self.grid.marginal((0,)), effort=self.effort.part(_down(part))).spread))
 
     def _placed(self, view: View) -> tuple[Support, tuple[int, ...]]:
         """Its sides in the grid, in order there; and which of the view's axes each is."""
@@ -178,17 +201,43 @@ class Growth:
             found |= {view: self.levels.reduced(table, finest, view) for view in own}
         return found
 
-    def _fitting(self, views: Sequence[View], limit: float) -> list[View]:
-        """Those with which the tree stays within ``limit`` cells."""
-        sets, held = self.fitted.model.tree.sets, self.fitted.views
-        inside = {view: any(self.levels.closed(view) <= own for own in sets) for view in views}
-        return [view for view in views if inside[view] or cells_of(self.levels, [*held, view]) <= limit]
+    def _fitting(self, views: Sequence[View], taken: Sequence[View], limit: float) -> list[View]:
+        """Those with which the tree stays within ``limit`` cells; of the doubtful ones only some are tried."""
+        tree = self.fitted.model.tree
+        size = sum(map(self.levels.cells, tree.views)) * math.prod(map(self.levels.cells, taken))
+        found, doubtful = list[View](), list[View]()
+        for view in views:
+            inside = size * self.levels.cells(view) <= limit or tree.home(view) is not None
+            (found if inside else doubtful).append(view)
+        doubtful = [view for view in doubtful if self._sizes.get(view, 0) <= limit]  # trees only grow
+        if len(doubtful) > MOST_TRIED:
+            doubtful = [doubtful[i] for i in np.sort(self._random.choice(len(doubtful), MOST_TRIED, replace=False))]
+        for view in doubtful:
+            self._sizes[view] = cells_of(self.levels, [*self.fitted.views, view])
+        return found + [view for view in doubtful if self._sizes[view] <= limit]
 
 
-def rounds_for(rows: float, noise: float, *, concentrated: bool) -> float:
-    """How many answers the budget is cut into at first. ``noise``: of one count asked with a tenth of it."""
-    signal = rows / max(noise, 1e-9)
-    return max(6.0, min(ROUNDS * (signal / 2700) ** 0.3, 120.0)) * (1.0 if concentrated else 0.7)
+def _apart(one: View, other: View) -> bool:
+    """Whether they have less than two columns in common."""
+    return len({i for i, _ in one} & {i for i, _ in other}) < 2
+
+
+def _down(part: float) -> Fraction:
+    """In whole millionths, rounded down: so parts of a whole budget fit in it."""
+    return Fraction(max(math.floor(part * _PARTS), 1), _PARTS)
+
+
+def rounds_for(columns: int, signal: float, *, concentrated: bool) -> float:
+    """How many answers the budget is cut into at first. ``signal``: rows over the noise of a count asked with a tenth
+    of it.
+    """
+    most = ROUNDS * columns * (signal / 2700) ** 0.3 * (1.0 if concentrated else 0.7)
+    return max(6.0, min(float(most), 8.0 * columns))
+
+
+def first_part(sizes: Sequence[int]) -> float:
+    """Of the budget, for the one-way answers: more where columns have many cells."""
+    return max(0.15, min(0.4, 0.15 * math.log(sum(sizes) / len(sizes))))
 
 
 def one_ways(
@@ -201,8 +250,8 @@ def one_ways(
     """
     weights = np.array(grid.sizes, dtype=np.float64) ** (2 / 3 if concentrated else 1 / 2)
     ones, variances, bills = [], [], []
-    for i, part in enumerate(FIRST * weights / weights.sum()):
-        answer = oracle.ask(grid.marginal((i,)), effort=effort.part(float(part)))
+    for i, part in enumerate(first_part(grid.sizes) * weights / weights.sum()):
+        answer = oracle.ask(grid.marginal((i,)), effort=effort.part(_down(float(part))))
         table = np.asarray(answer.total, dtype=np.float64).ravel() / rows
         variance = max((float(np.max(answer.spread)) / rows) ** 2, 1e-18)
         kept = np.maximum(on_simplex(smoothed(table, variance)), 1e-12)
