@@ -189,7 +189,7 @@ def _offers(task: Task, method: str) -> list[Offer]:
         found.append(_adaptive(task))
     listed = task.grid.cells <= MOST_FITTED or task.grid.binary  # where the methods above are enough
     if method == "tree" or (method == "best" and not listed and any(offer.name == "adaptive" for offer in found)):
-        found += tree.offers(task, _adaptive)
+        found += tree.offers(task)
     found = [offer for offer in found if method in ("best", offer.name)]
     if not found:
         nullable = [name for name in task.grid.columns if task.schema[name].missing is None]
