@@ -3,7 +3,8 @@
 ``DODONA_DATA`` names the folder with the data sets. ``DODONA_PEER_PYTHON`` names a Python that has
 ``smartnoise-synth``: MST and AIM then run beside ours (``_conjunctions_peer.py``), AIM at its default rounds (or
 ``DODONA_PEER_ROUNDS``) and for at most ``DODONA_PEER_SECONDS`` of cpu (2,400 unless stated); without it they are left
-out. AIM run to its end is kept in ``results/aim.json`` (``_aim_peer.py`` made it). ``DODONA_PARTS`` names the parts to run, with commas; all of them unless stated.
+out. AIM run to its end is kept in ``peers/aim.json`` (``_aim_peer.py`` made it). ``DODONA_PARTS`` names the parts to
+run, with commas; all of them unless stated.
 
 How to read the figures: rounds, sizes of marginals, the tightness of the fit and the rules of prediction were chosen by
 looking at the true error on ``adult_bin16`` (some 45 settings), so its figures are those of the data they were tuned
@@ -142,7 +143,7 @@ def cell_table(codes: NDArray[np.int64], sizes: tuple[int, ...], name: str) -> T
 def aim_to_its_end() -> Rows:
     """Ours beside AIM's model and the rows AIM hands out, mean total variation of all 1-, 2- and 3-way marginals."""
     rows: Rows = []
-    for run in json.loads((Path(__file__).parent / "results" / "aim.json").read_text())["runs"]:
+    for run in json.loads((Path(__file__).parent / "peers" / "aim.json").read_text())["runs"]:
         name, eps = run["table"], run["epsilon"]
         if name == "adult_train":
             continue
