@@ -46,6 +46,7 @@ from dodona.release._conjunctions.adaptive import Begun, begin, learn_mixture
 from dodona.release._conjunctions.task import Made, Offer, Task, modelled
 from dodona.release.registry import Case, Release, Setting, registered
 from dodona.synopses.cells import Cells
+from dodona.synopses.junction import JunctionTree
 from dodona.synopses.marginals import MOST_FITTED, LogLinear, Marginals
 from dodona.synopses.products import Mixture
 
@@ -189,7 +190,7 @@ def _offers(task: Task, method: str) -> list[Offer]:
         found.append(_adaptive(task))
     listed = task.grid.cells <= MOST_FITTED or task.grid.binary  # where the methods above are enough
     if method == "tree" or (method == "best" and not listed and any(offer.name == "adaptive" for offer in found)):
-        found += tree.offers(task)
+        found += _tree(task)
     found = [offer for offer in found if method in ("best", offer.name)]
     if not found:
         nullable = [name for name in task.grid.columns if task.schema[name].missing is None]
@@ -274,6 +275,21 @@ def _adaptive(task: Task) -> Offer:
         return modelled(body, [*paid, *learnt.bills], deviation, "adaptive")
 
     return Offer("adaptive", error, make)
+
+
+def _tree(task: Task) -> list[Offer]:
+    """Nothing where the rows' number is not public, or for one column."""
+    if not task.oracle.rows or task.width < 2 or not task.oracle.sees_totals:
+        return []
+
+    def make() -> Made:
+        known, paid, off = task.counting()
+        grown = tree.grow(known)
+        deviation = math.hypot(grown.deviation, off)
+        body = JunctionTree(task.schema, task.grid, task.width, grown.model, task.edges, known.rows, deviation)
+        return modelled(body, [*paid, *grown.bills], deviation, "tree")
+
+    return [Offer("tree", tree.expected(task), make)]
 
 
 def _mixture(task: Task, begun: Begun, off: float) -> Made:

@@ -19,10 +19,10 @@ from dodona.oracles.wire import candidates_of
 from dodona.privacy.budget import Budget
 from dodona.query.schema import Category, Flag, Integer, Schema
 from dodona.release import conjunctions, plan_conjunctions
-from dodona.release._conjunctions.fitted import Fitted
 from dodona.release._conjunctions.tree import on_simplex, smoothed
 from dodona.synopses import load
 from dodona.synopses._tree import Levels, View, cells_of
+from dodona.synopses.junction import Fitted
 from dodona.testing.oracles import seeded_curator
 
 Floats = NDArray[np.float64]

@@ -25,6 +25,7 @@ from dodona.oracles.effort import Effort
 from dodona.oracles.oracle import Oracle
 from dodona.query.statistic import Stack, Value
 from dodona.release._conjunctions import MEAN_OF_NORMAL, Direct, Gathered, Part, gather, singles_of
+from dodona.release._conjunctions.tree import down
 from dodona.synopses.cells import Floats
 from dodona.synopses.marginals import LogLinear
 from dodona.synopses.products import COMPONENTS, Products, Target
@@ -233,10 +234,10 @@ def rounds_of(
     for turn in range(plan.rounds):
         expected = np.rint(model.marginals(plan.candidates) * rows).astype(np.int64)
         chosen = oracle.select(
-            Misfit(grid, plan.candidates, expected, plan.penalties), effort=effort.part(each * (1 - MEASURED))
+            Misfit(grid, plan.candidates, expected, plan.penalties), effort=effort.part(down(each * (1 - MEASURED)))
         )
         support = plan.candidates[chosen.index]
-        answer = oracle.ask(grid.marginal(support), effort=effort.part(each * MEASURED))
+        answer = oracle.ask(grid.marginal(support), effort=effort.part(down(each * MEASURED)))
         bills += [chosen.cost, answer.cost]
         table, spread = np.asarray(answer.total, dtype=np.float64).ravel(), float(np.asarray(answer.spread).ravel()[0])
         before = model.marginals((support,)) * rows

@@ -25,11 +25,10 @@ from dodona.concepts.grid import Grid, Misfit, Support
 from dodona.oracles.answer import Bill
 from dodona.oracles.effort import Effort
 from dodona.oracles.oracle import Oracle
-from dodona.release._conjunctions.fitted import Fitted
-from dodona.release._conjunctions.task import Made, Offer, Task, modelled
+from dodona.release._conjunctions.task import Task
 from dodona.synopses._tree import Levels, View, cells_of, viewed
 from dodona.synopses.cells import Floats
-from dodona.synopses.junction import Calibrated, JunctionTree
+from dodona.synopses.junction import Calibrated, Fitted
 
 CHOOSING = 0.12
 """The part of a round's budget that chooses."""
@@ -58,29 +57,20 @@ class Grown:
     deviation: float
 
 
-def offers(task: Task) -> list[Offer]:
-    """Nothing where the rows' number is not public, or for one column. The rule: the mean total variation of a marginal
-    is about ``OFF`` sqrt(k s), k the mean number of cells of a column, s the noise of a count in parts of the rows.
+def expected(task: Task) -> float:
+    """The mean absolute error of a count, in rows, by a rule: the mean total variation of a marginal is about ``OFF``
+    sqrt(k s), k the mean number of cells of a column, s the noise of a count in parts of the rows.
     """
-    if not task.oracle.rows or task.width < 2 or not task.oracle.sees_totals:
-        return []
     sizes = task.grid.sizes
     off = min(OFF * math.sqrt(sum(sizes) / len(sizes) * task.noise / task.rows), 1.0)
     marginals = sum(math.comb(len(sizes), w) for w in range(1, task.width + 1))
-    error = 2 * task.rows * off * marginals / task.grid.count(task.width)
-
-    def make() -> Made:
-        known, paid, off = task.counting()
-        grown = grow(task.oracle, task.grid, task.width, known.effort, known.rows, concentrated=task.concentrated)
-        deviation = math.hypot(grown.deviation, off)
-        body = JunctionTree(task.schema, task.grid, task.width, grown.model, task.edges, known.rows, deviation)
-        return modelled(body, [*paid, *grown.bills], deviation, "tree")
-
-    return [Offer("tree", error, make)]
+    return 2 * task.rows * off * marginals / task.grid.count(task.width)
 
 
-def grow(oracle: Oracle, grid: Grid, width: int, effort: Effort, rows: float, *, concentrated: bool) -> Grown:
+def grow(task: Task) -> Grown:
     """Ask, choose, fit."""
+    oracle, grid, width, effort = task.oracle, task.grid, task.width, task.effort
+    rows, concentrated = task.rows, task.concentrated
     ones, variances, bills = one_ways(oracle, grid, effort, rows, concentrated=concentrated)
     levels = Levels(tuple(_levels(one) for one in ones))
     growth = Growth(oracle, grid, width, effort, rows, levels, Fitted(levels, ones), bills)
@@ -159,9 +149,9 @@ class Growth:
         sizes = np.array([len(table) for table in expected])
         penalties = np.rint(_MEAN_OF_NORMAL * spread * sizes).astype(np.int64)
         scores = Misfit(self.grid, tuple(s for s, _ in placed), np.concatenate(expected), penalties)
-        chosen = self.oracle.select(scores, effort=self.effort.part(_down(each * CHOOSING)))
+        chosen = self.oracle.select(scores, effort=self.effort.part(down(each * CHOOSING)))
         view, (support, order) = candidates[chosen.index], placed[chosen.index]
-        answer = self.oracle.ask(self.grid.marginal(support), effort=self.effort.part(_down(each * (1 - CHOOSING))))
+        answer = self.oracle.ask(self.grid.marginal(support), effort=self.effort.part(down(each * (1 - CHOOSING))))
         self.bills += [chosen.cost, answer.cost]
         own = float(np.asarray(answer.spread).ravel()[0])
         shape = [self.levels.shape(view)[axis] for axis in order]
@@ -173,7 +163,7 @@ class Growth:
         return view, float(np.abs(off).sum() / max(_MEAN_OF_NORMAL * own * off.size, 1e-9))
 
     def _noise(self, part: float) -> float:
-        return float(np.max(self.oracle.price(self.grid.marginal((0,)), effort=self.effort.part(_down(part))).spread))
+        return float(np.max(self.oracle.price(self.grid.marginal((0,)), effort=self.effort.part(down(part))).spread))
 
     def _placed(self, view: View) -> tuple[Support, tuple[int, ...]]:
         """Its sides in the grid, in order there; and which of the view's axes each is."""
@@ -233,7 +223,7 @@ def _apart(one: View, other: View) -> bool:
     return len({i for i, _ in one} & {i for i, _ in other}) < 2
 
 
-def _down(part: float) -> Fraction:
+def down(part: float) -> Fraction:
     """In whole millionths, rounded down: so parts of a whole budget fit in it."""
     return Fraction(max(math.floor(part * _PARTS), 1), _PARTS)
 
@@ -262,7 +252,7 @@ def one_ways(
     weights = np.array(grid.sizes, dtype=np.float64) ** (2 / 3 if concentrated else 1 / 2)
     ones, variances, bills = [], [], []
     for i, part in enumerate(first_part(grid.sizes) * weights / weights.sum()):
-        answer = oracle.ask(grid.marginal((i,)), effort=effort.part(_down(float(part))))
+        answer = oracle.ask(grid.marginal((i,)), effort=effort.part(down(float(part))))
         table = np.asarray(answer.total, dtype=np.float64).ravel() / rows
         variance = max((float(np.max(answer.spread)) / rows) ** 2, 1e-18)
         kept = np.maximum(on_simplex(smoothed(table, variance)), 1e-12)
