@@ -91,7 +91,7 @@ def test_prediction_is_what_happens_and_costs_nothing() -> None:
     left = curator.left
     offers = plan_conjunctions(curator, width=3, share=1)
     assert curator.left == left
-    assert set(offers.methods) == set(OF_BITS)
+    assert set(offers.methods) == set(OF_BITS) - {"tree"}  # for columns of more cells
     for method in ("characters", "blocks"):
         errors = []
         for seed in range(3):
