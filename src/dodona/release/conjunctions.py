@@ -189,7 +189,7 @@ def _offers(task: Task, method: str) -> list[Offer]:
     if method in ("best", "adaptive") and task.oracle.rows and task.width > 1 and task.oracle.sees_totals:
         found.append(_adaptive(task))
     listed = task.grid.cells <= MOST_FITTED or task.grid.binary  # where the methods above are enough
-    if method == "tree" or (method == "best" and not listed and any(offer.name == "adaptive" for offer in found)):
+    if method == "tree" or (method == "best" and not listed and len(task.grid.sides) <= tree.MANY):
         found += _tree(task)
     found = [offer for offer in found if method in ("best", offer.name)]
     if not found:

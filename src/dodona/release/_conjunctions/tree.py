@@ -38,7 +38,7 @@ GROUPS = (12, 5)
 MOST_CELLS, MOST_TABLE, MOST_CANDIDATES, MOST_TRIED = 300_000, 20_000, 6000, 200
 """Of the tree; of one marginal; at once; whose trees are worked out before one is chosen."""
 MANY = 32
-"""Columns from which on fewer candidates are looked at."""
+"""Columns: with more of them it is made only when named, since it takes minutes, and fewer candidates are looked at."""
 ROUNDS, AT_ONCE = 3, 4
 """Rounds for each column, at a middling budget; so many choices between two fits."""
 SWEEPS, LAST_SWEEPS = 3, 30
