@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from dodona.mechanisms.bits import Bits, below
 from dodona.mechanisms.mechanism import Law, LocalMechanism, ReportLaw, registered
-from dodona.privacy.budget import Cost
+from dodona.privacy.cost import Cost
 
 
 @registered

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from dodona.mechanisms.bits import Bits, integer
 from dodona.mechanisms.fixed import confident, exp_bracket, largest_dyadic, smallest_integer
 from dodona.mechanisms.mechanism import NoiseFamily, registered
-from dodona.privacy.budget import Cost
+from dodona.privacy.cost import Cost
 from dodona.query.sensitivity import Norms
 
 

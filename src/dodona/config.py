@@ -365,9 +365,10 @@ def _rows(stated: Mapping[str, Any], neighbours: str) -> int | None:
 def _budget(stated: Any) -> Budget:
     if not isinstance(stated, Mapping):
         raise BadSchema(f"budget must be a table: [budget] with epsilon and delta, or rho. Got {stated!r}.")
-    unknown = [key for key in stated if key not in ("epsilon", "delta", "rho", "keys")]
+    unknown = [key for key in stated if key not in ("epsilon", "delta", "rho", "keys", "accountant")]
     if unknown:
-        raise BadSchema(f"[budget] takes epsilon and delta, or rho; and keys. Got {', '.join(map(repr, unknown))}.")
+        listed = ", ".join(map(repr, unknown))
+        raise BadSchema(f"[budget] takes epsilon and delta, or rho; keys and accountant. Got {listed}.")
     try:
         return Budget(**stated)
     except BadEffort as error:

@@ -17,7 +17,7 @@ from dodona.errors import BadQuery
 from dodona.graphs import edge_table
 from dodona.mechanisms import DiscreteGaussian, DiscreteLaplace
 from dodona.oracles.noise import Noise
-from dodona.privacy.budget import FREE
+from dodona.privacy.cost import FREE
 from dodona.testing import SeededBits
 
 SCHEMA = dd.Schema(

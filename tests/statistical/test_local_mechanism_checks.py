@@ -12,7 +12,7 @@ from dodona.mechanisms.direction import DirectionResponse
 from dodona.mechanisms.laplace import BoundedLaplace
 from dodona.mechanisms.response import TwoLevel, WindowResponse
 from dodona.papers.stitched import Stitched
-from dodona.privacy.budget import Cost
+from dodona.privacy.cost import Cost
 from dodona.testing.mechanisms import check_mechanism
 from dodona.testing.oracles import SeededBits
 

@@ -299,8 +299,10 @@ class CuratorWorld(World):
 
     operations = ("ask", "ask by a shared name", "ask for all", "pay by a shared name", "ask the pocket")
 
+    promise = PROMISE
+
     def opened(self, number: int) -> tuple[Told, Told | None]:
-        curator = Told(_TABLE, PROMISE, self.place, analyst=self.analyst(number), create=True)
+        curator = Told(_TABLE, self.promise, self.place, analyst=self.analyst(number), create=True)
         curator.world, curator._plans = self, _PLANS  # what is compiled is public, and no part of any history
         return curator, curator.purely()
 
@@ -325,11 +327,9 @@ class CuratorWorld(World):
             pocket.ask("x", epsilon=Fraction(3, 5), request_id=self.fresh())
 
     def kept(self) -> bool:
-        """All of it within rho, or all of it pure and within epsilon."""
-        rho = sum((cost.rho for cost in self.handed), Fraction(0))
+        """All of it within rho (or mu^2), or all of it pure and within epsilon."""
         pure = [cost.epsilon for cost in self.handed]
-        assert PROMISE.rho is not None
-        return rho <= PROMISE.rho or (None not in pure and sum(pure) <= 1)
+        return _within_promise(self.handed, self.promise) or (None not in pure and sum(pure) <= 1)
 
     def known(self, number: int) -> Any:
         """What a handle knows: whose it is, how much of the chain it has seen and added up, and its fault."""
@@ -376,6 +376,32 @@ class SeriesWorld(CuratorWorld):
         rho += sum(handed.rho for handed in self.handed if not isinstance(handed, tuple))
         assert PROMISE.rho is not None
         return bool(rho <= PROMISE.rho)
+
+
+def _within_promise(handed: list[Any], promise: dd.Budget) -> bool:
+    """Whether the main amount is kept: of what has no price in the budget's unit, nothing may leave."""
+    if promise.unit == "rho":
+        return bool(sum(cost.rho for cost in handed) <= (promise.rho or 0))
+    prices = [cost.mu_squared for cost in handed]
+    return None not in prices and bool(sum(prices) <= (promise.squared or 0))
+
+
+class GaussianWorld(CuratorWorld):
+    """The same of a budget that counts in mu^2; what is pure is paid by the price of its epsilon."""
+
+    promise = dd.Budget(epsilon=1, delta=1e-6, accountant="gaussian")
+    operations = (*CuratorWorld.operations, "ask purely", "choose")
+
+    def perform(self, operation: str, number: int) -> None:
+        curator, _ = self.handles[number]
+        if operation == "ask purely":
+            self.crashing(curator.ledger)
+            curator.ask("x", epsilon=Fraction(1, 8), request_id=self.fresh())
+        elif operation == "choose":
+            self.crashing(curator.ledger)
+            curator.select(["x = 0", "x = 1"], share=Fraction(2, 5), request_id=self.fresh())
+        else:
+            super().perform(operation, number)
 
 
 _CURATOR = set(vars(Told(_TABLE, PROMISE, analyst="ann"))) | {"world"}
@@ -439,8 +465,10 @@ class DatasetWorld(World):
         "ask",
     )
 
+    promise = PEOPLE
+
     def opened(self, number: int) -> ToldDataset:
-        curator = ToldDataset(_WITHIN["visits"], PEOPLE, self.place, analyst=self.analyst(number), create=True)
+        curator = ToldDataset(_WITHIN["visits"], self.promise, self.place, analyst=self.analyst(number), create=True)
         curator.world = self
         return curator
 
@@ -487,11 +515,16 @@ class DatasetWorld(World):
             pocket.sql(f"SELECT SUM(rooms) FROM {_JOINED}", epsilon=Fraction(3, 5), request_id=key)
 
     def kept(self) -> bool:
-        """Both amounts: within rho, or all of it pure and within epsilon; and within the delta for keys."""
-        assert PEOPLE.rho is not None
-        rho, pure = sum((cost.rho for cost in self.handed), Fraction(0)), [cost.epsilon for cost in self.handed]
-        whole = rho <= PEOPLE.rho or (None not in pure and sum(pure) <= 1)
-        return bool(whole and sum(cost.delta for cost in self.handed) <= PEOPLE.keys)
+        """Both amounts: within rho or mu^2, or all of it pure and within epsilon; and within the delta for keys."""
+        pure = [cost.epsilon for cost in self.handed]
+        whole = _within_promise(self.handed, self.promise) or (None not in pure and sum(pure) <= 1)
+        return bool(whole and sum(cost.delta for cost in self.handed) <= self.promise.keys)
+
+
+class GaussianDatasetWorld(DatasetWorld):
+    """The same in mu^2 and delta."""
+
+    promise = dd.Budget(epsilon=1, delta=1e-6, keys=1e-7, accountant="gaussian")
 
 
 # -- rows that randomise themselves ------------------------------------------------------------------------------------

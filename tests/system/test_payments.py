@@ -26,6 +26,8 @@ from .payments import (
     ClientWorld,
     CuratorWorld,
     DatasetWorld,
+    GaussianDatasetWorld,
+    GaussianWorld,
     LocalWorld,
     SeriesWorld,
     ShuffledWorld,
@@ -89,13 +91,27 @@ def _names(postgres: PostgresServer) -> Iterator[str]:
                     db.execute(f'DROP SCHEMA "{schema}" CASCADE')
 
 
-@pytest.mark.parametrize("kind", [CuratorWorld, SeriesWorld, DatasetWorld, LocalWorld, ShuffledWorld, ClientWorld])
+@pytest.mark.parametrize(
+    "kind",
+    [
+        CuratorWorld,
+        GaussianWorld,
+        SeriesWorld,
+        DatasetWorld,
+        GaussianDatasetWorld,
+        LocalWorld,
+        ShuffledWorld,
+        ClientWorld,
+    ],
+)
 def test_random_histories_hand_out_no_more_than_the_budget(kind: type[World]) -> None:
     with folder() as where:
         _histories(kind, _files(where), 0, 40)
 
 
-@pytest.mark.parametrize("kind", [CuratorWorld, SeriesWorld, DatasetWorld, LocalWorld, ShuffledWorld])
+@pytest.mark.parametrize(
+    "kind", [CuratorWorld, GaussianWorld, SeriesWorld, DatasetWorld, GaussianDatasetWorld, LocalWorld, ShuffledWorld]
+)
 def test_random_histories_hand_out_no_more_than_the_budget_on_postgresql(
     kind: type[World], postgres: PostgresServer
 ) -> None:
@@ -103,14 +119,28 @@ def test_random_histories_hand_out_no_more_than_the_budget_on_postgresql(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", [CuratorWorld, SeriesWorld, DatasetWorld, LocalWorld, ShuffledWorld, ClientWorld])
+@pytest.mark.parametrize(
+    "kind",
+    [
+        CuratorWorld,
+        GaussianWorld,
+        SeriesWorld,
+        DatasetWorld,
+        GaussianDatasetWorld,
+        LocalWorld,
+        ShuffledWorld,
+        ClientWorld,
+    ],
+)
 def test_ten_thousand_random_histories_hand_out_no_more_than_the_budget(kind: type[World]) -> None:
     with folder() as where:
         _histories(kind, _files(where), 1000, 10_000)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", [CuratorWorld, SeriesWorld, DatasetWorld, LocalWorld, ShuffledWorld])
+@pytest.mark.parametrize(
+    "kind", [CuratorWorld, GaussianWorld, SeriesWorld, DatasetWorld, GaussianDatasetWorld, LocalWorld, ShuffledWorld]
+)
 def test_ten_thousand_random_histories_on_postgresql(kind: type[World], postgres: PostgresServer) -> None:
     _histories(kind, _names(postgres), 20_000, 10_000, dear=True)
 

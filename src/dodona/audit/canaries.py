@@ -7,6 +7,7 @@ and false alarms lie within Clopper-Pearson bounds, and privacy bounds what they
 
 * (epsilon, delta): true <= e^epsilon false + delta, hence epsilon >= ln((true - delta)/false);
 * rho: D_alpha(Bernoulli(true) || Bernoulli(false)) <= rho alpha for every order, by data processing.
+* mu: two normal laws that are mu deviations apart let no test do better.
 
 A bound above the claim is a proof (at that confidence) of a leak. A bound below it is no proof of privacy: that is what
 the exact audits are for.
@@ -19,6 +20,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from statistics import NormalDist
 from typing import Any
 
 import numpy as np
@@ -79,6 +81,15 @@ class Rates:
         """The epsilon they need."""
         return max(0.0, math.log((self.true - delta) / self.false)) if self.true - delta > self.false else 0.0
 
+    def mu_squared(self) -> float:
+        """The mu^2 they need: the deviations between two normal laws that are told apart so well."""
+        p, q = min(self.true, 1 - 1e-12), min(max(self.false, 1e-300), 1 - 1e-12)
+        return (NormalDist().inv_cdf(p) - NormalDist().inv_cdf(q)) ** 2 if p > q else 0.0
+
+    def worth(self, unit: str) -> float:
+        """What they need, in a ledger's unit."""
+        return {"epsilon": self.epsilon, "rho": self.rho, "mu^2": self.mu_squared}[unit]()
+
     def rho(self) -> float:
         """The rho they need: the largest D_alpha/alpha of two coins with these biases."""
         p, q = min(self.true, 1 - 1e-12), min(max(self.false, 1e-300), 1 - 1e-12)
@@ -128,7 +139,7 @@ def canary(
     epsilon, delta = (float(x) for x in budget.guarantee(charged))
     # All of an (epsilon, delta) budget spent purely keeps its epsilon, and no rho.
     claimed = float(whole if pure else budget.amount(charged))
-    bound = rates.epsilon() if unit == "epsilon" else rates.rho()
+    bound = rates.worth(unit)
     return CanaryAudit(
         name,
         unit,
@@ -195,15 +206,12 @@ def _test_the_rest(
     ]
     scored = [np.vstack([columns[side], ratio[side]]) for side in (0, 1)]
 
-    def worth(rates: Rates) -> float:
-        return rates.epsilon() if unit == "epsilon" else rates.rho()
-
     best: tuple[float, int, float, bool] = (-1.0, 0, 0.0, True)
     for attack in range(len(scored[0])):
         one, other = scored[0][attack][:third], scored[1][attack][:third]
         for threshold in np.unique(np.quantile(np.concatenate([one, other]), np.linspace(0.02, 0.98, 49))):
             for upward in (True, False):
-                found = worth(_rates(one, other, float(threshold), upward, confidence))
+                found = _rates(one, other, float(threshold), upward, confidence).worth(unit)
                 if found > best[0]:
                     best = found, attack, float(threshold), upward
     _, attack, threshold, upward = best

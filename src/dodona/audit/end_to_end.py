@@ -18,11 +18,12 @@ from typing import Any, cast
 
 import numpy as np
 
+from dodona.audit.curve import mu_audit
 from dodona.audit.enumeration import Interval, TapeAudit, tape, tape_audit
 from dodona.audit.exact import Chances, ExactAudit, epsilon_audit, loss_audit, rho_audit
 from dodona.audit.mechanisms import Check
 from dodona.audit.neighbours import Fixed, Rows, SmallDomain, shown
-from dodona.audit.watched import Seen, Stake, Suspicion, WatchedCurator, laws_of, watched
+from dodona.audit.watched import Seen, Stake, Suspicion, WatchedCurator, laws_of, loss_of, watched
 from dodona.local.client import Client, invitation
 from dodona.mechanisms import SecureBits
 from dodona.mechanisms.selection import Chooser
@@ -90,7 +91,7 @@ class Path:
 
         A charge that depends on the rows is itself a leak; then nothing is claimed.
         """
-        stated = self.budget.epsilon if self.budget.unit == "epsilon" else self.budget.rho
+        stated = {"epsilon": self.budget.epsilon, "rho": self.budget.rho, "mu^2": self.budget.squared}[self.budget.unit]
         assert stated is not None
         return min(self.budget.amount(min(charged)), stated) if len(charged) == 1 else F(0)
 
@@ -212,9 +213,8 @@ _PICKS: tuple[Callable[[int], float], ...] = (
 
 
 def _choice_loss(chooser: Chooser, moved: Any, unit: str) -> Fraction:
-    part, cost = F(int(np.abs(moved).max())) / chooser.sensitivity, chooser.cost()
-    assert cost.epsilon is not None
-    return part * cost.epsilon if unit == "epsilon" else part * part * cost.rho
+    part = F(int(np.abs(moved).max())) / chooser.sensitivity
+    return loss_of(replace(chooser, epsilon=part * chooser.epsilon).cost(), unit) if part else F(0)
 
 
 def _scores_along(run: WatchedCurator, pick: Callable[[int], float]) -> list[tuple[Chooser, Any]]:
@@ -248,9 +248,7 @@ def _worst(suspicion: Suspicion, seen: Seen, unit: str) -> Fraction:
     moved = int(np.abs(scores[0] - scores[1]).max())
     if moved > chooser.sensitivity:
         return F(10**9)
-    cost = chooser.cost()
-    assert cost.epsilon is not None
-    return cost.epsilon if unit == "epsilon" else cost.rho
+    return loss_of(chooser.cost(), unit)
 
 
 def finite_path(
@@ -272,6 +270,8 @@ def finite_path(
     amount = path.budget.amount(max(charged))
     if path.budget.unit == "epsilon":
         return [epsilon_audit(path.title, amount, pairs, unexplored=_unexplored(laws.values(), amount))]
+    if path.budget.unit == "mu^2":
+        return [mu_audit(path.title, amount, pairs, unexplored=2 * residual)]
     pure = F(math.isqrt(math.ceil(2 * amount * 10**20)) + 1, 10**10)
     return [rho_audit(path.title, amount, pure, pairs)]
 

@@ -288,7 +288,7 @@ def rho_audit(mechanism: str, rho: Fraction, epsilon: Fraction, pairs: Iterable[
     for label, one, other in pairs:
         count += 1
         for p, q in ((one, other), (other, one)):
-            key = _shape(p, q)
+            key = shape_of(p, q)
             if key not in seen:
                 found = worst_rho(Terms.of_chances(p, q), rho, epsilon)
                 seen[key] = found.realised, label, found.proven, found.violated
@@ -319,7 +319,7 @@ def _largest_loss(one: Chances, other: Chances) -> float:
     return max((log_of(p / q) if q else math.inf for p, q in ratios), default=0.0)
 
 
-def _shape(one: Chances, other: Chances) -> tuple[Fraction, ...]:
+def shape_of(one: Chances, other: Chances) -> tuple[Fraction, ...]:
     """The multiset of (p, q), rounded: all a divergence depends on."""
     unit = 1 << 90
     return tuple(

@@ -19,6 +19,7 @@ import numpy as np
 
 from dodona._doors import load_package
 from dodona.audit import exact
+from dodona.audit.curve import mu_audit
 from dodona.audit.enumeration import Interval, TapeAudit, tape, tape_audit
 from dodona.mechanisms.mechanism import (
     AdditiveNoise,
@@ -26,12 +27,14 @@ from dodona.mechanisms.mechanism import (
     Mechanism,
     ReportLaw,
     ShiftLaw,
+    ShownLaw,
     noise_families,
     registered_mechanisms,
 )
 from dodona.mechanisms.selection import ChoiceLaw, Chooser
-from dodona.mechanisms.threshold import ShownLaw, Threshold
-from dodona.privacy.budget import Budget, Cost
+from dodona.mechanisms.threshold import Threshold
+from dodona.privacy.budget import ACCOUNTANTS, Budget
+from dodona.privacy.cost import Cost
 from dodona.query.sensitivity import Norms
 
 F = Fraction
@@ -92,6 +95,29 @@ def pure_noise_audit(
         seen = exact.worst_rho(exact.Terms.of_brackets(here, there), cost.rho, cost.epsilon)
         verdict = exact.VIOLATED if seen.violated else exact.PROVEN if seen.proven else exact.OPEN
         found.append(exact.ExactAudit(name, "rho", cost.rho, seen.realised, 1, label, verdict))
+        found.append(mu_audit(name, squared_of(cost), [(label, lows[0], lows[1])], unexplored=unexplored))
+    return found
+
+
+def squared_of(cost: Cost) -> Fraction:
+    """The mu^2 that is claimed, of what claims one."""
+    squared = cost.mu_squared
+    assert squared is not None, "no mu is claimed."
+    return squared
+
+
+def curve_audit(
+    name: str, noise: AdditiveNoise, shifts: Iterable[int], claim: Callable[[int], Cost]
+) -> list[exact.ExactAudit]:
+    """The whole trade-off curve at each distance, for noise that is Gaussian-private; its rho follows from mu."""
+    found, stated = [], cache(noise.probability)
+    for shift in shifts:
+        # Twice as far as elsewhere: where the one law has next to nothing, what the other has there is judged by it.
+        window = 2 * noise.quantile(1 - OUTSIDE) + abs(shift)
+        here = {k: stated(k)[0] for k in range(-window, window + 1)}
+        there = {k: stated(k - shift)[0] for k in range(-window, window + 1)}
+        pair = (f"0 ~ {shift}", here, there)
+        found.append(mu_audit(name, squared_of(claim(shift)), [pair], unexplored=Fraction(OUTSIDE) * 1000))
     return found
 
 
@@ -158,26 +184,28 @@ def _tails(terms: exact.Terms, t: Decimal) -> Decimal:
 
 
 def shift_audit(name: str, law: ShiftLaw, slow: bool = False) -> list[exact.ExactAudit]:
-    """Noise against itself moved, at the cost it claims: epsilon and rho, or rho alone where that is all it claims.
+    """Noise against itself moved, at the cost it claims: epsilon, rho and mu, or mu, or rho alone where that is all it
+    claims.
 
-    The latter needs tails that fall ever faster, as a Gaussian's do.
+    The last needs tails that fall ever faster, as a Gaussian's do.
     """
     distances = law.distances[slow]
-    pure = law.claim(distances[0]).epsilon is not None
-    return (pure_noise_audit if pure else gaussian_audit)(name, law.noise, distances, law.claim)
+    judge = {"epsilon": pure_noise_audit, "mu^2": curve_audit, "rho": gaussian_audit}[law.claim(distances[0]).unit]
+    return judge(name, law.noise, distances, law.claim)
 
 
 def _whole_check() -> Check:
-    """Budgets of (epsilon, delta) counted in rho: one answer takes all of it, and what a ledger then states."""
+    """Budgets of (epsilon, delta) by either accountant: one answer takes all of it, and what a ledger then states."""
     name, one = "Gaussian noise for a whole budget", Norms(F(1), F(1), F(1))
 
     def work() -> list[exact.ExactAudit]:
         deltas = (F(1, 10**3), F(1, 10**6))
-        made = [Budget(epsilon=e, delta=d) for e in (F(1, 2), F(1), F(4)) for d in deltas]
+        promised = [(e, d) for e in (F(1, 2), F(1), F(4)) for d in deltas]
+        made = [Budget(epsilon=e, delta=d, accountant=who) for who in ACCOUNTANTS for e, d in promised]
         made += [Budget.sulq(F(1), d, queries=1) for d in deltas]
         made += [Budget(rho=F(1, 50)), Budget(rho=F(1, 2))]
         found = []
-        for budget, family in itertools.product(made, noise_families("rho")):
+        for budget, family in ((b, family) for b in made for family in noise_families(b.unit)):
             noise = family.for_cost(one, budget.total)
             promises = [budget.guarantee(budget.capacity)]
             promises += [(budget.epsilon, budget.delta)] if budget.epsilon else []
@@ -207,8 +235,14 @@ def selection_audit(
             near = tuple(a + b for a, b in zip(scores, moves, strict=True))
             if near > scores:
                 pairs.append((f"{list(scores)} ~ {list(near)}", law(scores), law(near)))
+    return _pure_audits(name, claim, pairs)
+
+
+def _pure_audits(name: str, claim: Cost, pairs: Sequence[exact.Pair]) -> list[exact.ExactAudit]:
+    """Epsilon, rho and mu of laws that can be listed."""
     assert claim.epsilon is not None
-    return [exact.epsilon_audit(name, claim.epsilon, pairs), exact.rho_audit(name, claim.rho, claim.epsilon, pairs)]
+    found = [exact.epsilon_audit(name, claim.epsilon, pairs), exact.rho_audit(name, claim.rho, claim.epsilon, pairs)]
+    return [*found, mu_audit(name, squared_of(claim), pairs)]
 
 
 def choice_audit(name: str, law: ChoiceLaw, slow: bool = False) -> list[exact.ExactAudit]:
@@ -269,9 +303,7 @@ def law_pairs(law: ReportLaw) -> list[exact.Pair]:
 
 def report_law_audit(name: str, law: ReportLaw, cost: Cost) -> list[exact.ExactAudit]:
     """One law of a local randomiser at the cost that the randomiser claims."""
-    assert cost.epsilon is not None
-    pairs = law_pairs(law)
-    return [exact.epsilon_audit(name, cost.epsilon, pairs), exact.rho_audit(name, cost.rho, cost.epsilon, pairs)]
+    return _pure_audits(name, cost, law_pairs(law))
 
 
 # -- all of them ------------------------------------------------------------------------------------------------------

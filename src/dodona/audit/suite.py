@@ -9,6 +9,7 @@ import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from fractions import Fraction
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -110,6 +111,7 @@ POINTS = SmallDomain(Schema({"x": Integer(0, 3), "y": Integer(0, 3)}), ((0, 0), 
 ENDS = Integer(0, 2, missing=0)
 EDGES = SmallDomain(Schema({"u": ENDS, "v": ENDS}), ((0, 1), (0, 2), (1, 2)), 2)
 PURE, CONCENTRATED = Budget(epsilon=2), Budget(rho=F(1, 2))
+EXACTLY = Budget(epsilon=8, delta=F(1, 10**6), accountant="gaussian")
 PROMISED = Budget(epsilon=2, delta=F(1, 10**6))
 _GROUP_BY = "SELECT g, COUNT(*), SUM(x) FROM tiny GROUP BY g"
 
@@ -152,14 +154,22 @@ def _parity_checks(slow: bool) -> list[Check]:
     ]
 
 
+def _asks(oracle: Oracle, share: Fraction) -> Any:
+    return oracle.ask("x", share=share)
+
+
+def _groups(oracle: Oracle, share: Fraction) -> Any:
+    return oracle.sql(_GROUP_BY, share=share)
+
+
 def _curator_checks(slow: bool) -> list[Check]:
     few = SmallDomain(NUMBERS.schema, NUMBERS.kinds, 3 if slow else 2)
     listed: list[tuple[end_to_end.Path, Judge]] = []
-    for relation, (word, budget) in itertools.product(NEIGHBOURS, (("Laplace", PURE), ("Gaussian", CONCENTRATED))):
-        ask = end_to_end.Path(f"Curator.ask, {word}", NUMBERS, relation, budget, lambda o: o.ask("x", share=1))
-        sql = end_to_end.Path(
-            f"Curator.sql GROUP BY, {word}", GROUPS, relation, budget, lambda o: o.sql(_GROUP_BY, share=1)
-        )
+    counted = (("Laplace", PURE), ("Gaussian", CONCENTRATED), ("rounded Gaussian", EXACTLY))
+    for relation, (word, budget) in itertools.product(NEIGHBOURS, counted):
+        share = _most_of(budget)
+        ask = end_to_end.Path(f"Curator.ask, {word}", NUMBERS, relation, budget, partial(_asks, share=share))
+        sql = end_to_end.Path(f"Curator.sql GROUP BY, {word}", GROUPS, relation, budget, partial(_groups, share=share))
         listed += [(ask, end_to_end.noisy_path), (sql, end_to_end.noisy_path)]
         drawn = replace(ask, name=f"noise of {ask.name}")
         listed.append((drawn, lambda p: [end_to_end.noise_drawn(p, ((0,), (1,)), F(1, 1000))]))
@@ -201,11 +211,16 @@ def _whole_checks(few: SmallDomain) -> list[tuple[end_to_end.Path, Judge]]:
     ]
 
 
+def _most_of(budget: Budget) -> Fraction:
+    """All of it, or, where all at once would be spent as a pure epsilon, nearly."""
+    return F(1) if budget.pure_whole is None else F(9, 10)
+
+
 def _selecting(mechanism: str, domain: SmallDomain, relation: str, budget: Budget) -> end_to_end.Path:
     candidates = ["x = 0", "x = 1", "x = 2"]
 
     def use(oracle: Oracle) -> Any:
-        return oracle.select(candidates, share=1, mechanism=mechanism)
+        return oracle.select(candidates, share=_most_of(budget), mechanism=mechanism)
 
     return end_to_end.Path(f"Curator.select, {mechanism}, {budget.unit}", domain, relation, budget, use)
 

@@ -29,6 +29,7 @@ from dodona.oracles.groups import Atoms
 from dodona.oracles.noise import Noise, ballot_for, chooser_for
 from dodona.oracles.oracle import Request
 from dodona.privacy.budget import Budget
+from dodona.privacy.cost import Cost
 from dodona.privacy.ledger import (
     KEYS,
     MAIN,
@@ -137,9 +138,13 @@ class Stake:
 
 
 def _loss(law: AdditiveNoise, distance: int, unit: str) -> Fraction:
-    cost = law.cost_at(distance)
-    pure = _INFINITE if cost.epsilon is None else cost.epsilon
-    return pure if unit == "epsilon" else cost.rho
+    return loss_of(law.cost_at(distance), unit)
+
+
+def loss_of(cost: Cost, unit: str) -> Fraction:
+    """A cost in a ledger's unit; without bound where none is proven."""
+    known = {"epsilon": cost.epsilon, "rho": cost.rho, "mu^2": cost.mu_squared}[unit]
+    return _INFINITE if known is None else known
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from enum import StrEnum
 from types import MappingProxyType
 from typing import overload
 
-from dodona.privacy.budget import Cost
+from dodona.privacy.cost import Cost
 
 
 class Outcome(StrEnum):
@@ -87,15 +87,15 @@ class Outlook:
 
     @property
     def unit(self) -> str:
-        """What ``price`` counts in: "epsilon", "rho" or "nothing"."""
-        return "nothing" if self.cost is None else "rho" if self.cost.epsilon is None else "epsilon"
+        """What ``price`` counts in: "epsilon", "mu^2", "rho" or "nothing"."""
+        return "nothing" if self.cost is None else self.cost.unit
 
     @property
     def price(self) -> float:
         """The cost as one number, in ``unit``."""
         if self.cost is None:
             return 0.0
-        return float(self.cost.rho if self.cost.epsilon is None else self.cost.epsilon)
+        return float(self.cost.amount)
 
     def __str__(self) -> str:
         method = f" by {self.method}" if self.method else ""

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from dodona.bounds import Outcome, Outlook
 from dodona.bounds.factorisation import margins
 from dodona.errors import BadEffort, Unsupported
-from dodona.privacy.budget import Cost
+from dodona.privacy.cost import Cost
 from dodona.privacy.numbers import Number, exact
 
 Signs = NDArray[np.int8]

@@ -32,7 +32,7 @@ from numpy.typing import NDArray
 
 from dodona.bounds import Outcome, Outlook
 from dodona.errors import BadEffort, Unsupported
-from dodona.privacy.budget import Cost
+from dodona.privacy.cost import Cost
 from dodona.privacy.numbers import Number, exact, rho_of
 
 Floats = NDArray[np.float64]

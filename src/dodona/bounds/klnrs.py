@@ -14,7 +14,7 @@ from fractions import Fraction
 
 from dodona.bounds import Outcome, Outlook
 from dodona.errors import BadEffort
-from dodona.privacy.budget import Cost
+from dodona.privacy.cost import Cost
 from dodona.privacy.numbers import Number, exact
 from dodona.privacy.shuffling import local_epsilon
 

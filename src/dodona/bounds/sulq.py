@@ -17,7 +17,7 @@ from statistics import NormalDist
 
 from dodona.bounds import Outcome, Outlook
 from dodona.errors import BadEffort
-from dodona.privacy.budget import Cost
+from dodona.privacy.cost import Cost
 from dodona.privacy.numbers import Number, exact, rho_of, sulq_rho_of
 
 _TINIEST = Fraction(1, 10**300)

@@ -12,7 +12,6 @@ queries (``Local``, a synopsis) refuses it by Corollary 5.15.
 
 from __future__ import annotations
 
-import math
 from abc import abstractmethod
 from collections.abc import Sequence
 from fractions import Fraction
@@ -250,11 +249,11 @@ def class_or_stumps(concepts: Learnable | None, features: Schema) -> Learnable:
 
 
 def pure_epsilon(task: Task) -> float:
-    """The pure epsilon that the task's share buys: all of it, or sqrt(2 rho) where the budget is in rho."""
+    """The pure epsilon that the task's share buys: all of it, or less where the budget counts otherwise."""
     cost = task.oracle.price(Value(Literal(True)) if not task.exprs else Value(task.exprs[0]), share=task.share).cost
     if cost.unit == "nothing":
         raise BadEffort("this oracle adds no noise, so there is nothing to plan for: any number of rows will do.")
-    return cost.amount if cost.unit == "epsilon" else math.sqrt(2 * cost.amount)
+    return cost.pure
 
 
 def distinct_labelings(concepts: Learnable, schema: Schema, points: Any) -> Subset:

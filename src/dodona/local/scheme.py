@@ -28,7 +28,7 @@ from dodona.mechanisms.bits import Bits, below
 from dodona.mechanisms.characters import CharacterResponse
 from dodona.mechanisms.direction import DirectionResponse
 from dodona.mechanisms.laplace import BoundedLaplace
-from dodona.privacy.budget import Cost
+from dodona.privacy.cost import Cost
 from dodona.privacy.shuffling import Hiding, mixture
 from dodona.query.plan import Plan, compile_query
 from dodona.query.program import Block, Program

@@ -73,16 +73,26 @@ def decide(
     exact: Callable[[int], Fraction],
     bits: Bits,
 ) -> Flags:
-    """For each i whether u_i < exp(-x_i), given the first 40 bits of u_i (``coins``) and low <= x_i * 2^40 <= high
-    <= 2^39.
+    """For each i whether u_i < exp(-x_i), given the first 40 bits of u_i (``coins``) and bounds of x_i (``compare``).
 
-    ``exact(i)`` is x_i itself, asked for only where 1 - x + x^2/2 - x^3/6 <= exp(-x) <= 1 - x + x^2/2 does not
-    decide.
+    ``exact(i)`` is x_i itself, asked for only where they do not decide.
+    """
+    out, open_ = compare(coins, low, high)
+    for at in open_:
+        out[at] = heads(exact(int(at)), int(coins[at]), COIN_BITS, bits)
+    return out
+
+
+def compare(
+    coins: NDArray[np.uint64], low: NDArray[np.uint64], high: NDArray[np.uint64]
+) -> tuple[Flags, NDArray[np.intp]]:
+    """For each i whether u_i < exp(-x_i), and where that is open, given the first 40 bits of u_i (``coins``) and
+    low <= x_i * 2^40 <= high <= 2^39: where 1 - x + x^2/2 - x^3/6 <= exp(-x) <= 1 - x + x^2/2 does not decide.
     """
     out = coins < _U(_ONE) - high  # 1 - x <= exp(-x)
     rest = np.flatnonzero(~out)
     if not rest.size:
-        return out
+        return out, rest
     u, lo, hi = coins[rest], low[rest], high[rest]
     square = ((lo >> _U(9)) + _U(1)) ** 2 >> _U(22)  # >= x_low^2, in units of 2^-40 less one
     above = _U(_ONE) - lo + (square >> _U(1)) + _U(2)
@@ -90,9 +100,19 @@ def decide(
     cube = (((y + _U(1)) ** 2 >> _U(31)) + _U(1)) * (y + _U(1)) >> _U(22)
     below = _U(_ONE) - hi + (y * y >> _U(23)) - cube // _U(6) - _U(2)
     out[rest] = u < below
-    for at in np.flatnonzero((u >= below) & (u < above)):
-        out[rest[at]] = heads(exact(int(rest[at])), int(u[at]), COIN_BITS, bits)
-    return out
+    return out, rest[(u >= below) & (u < above)]
+
+
+def compare_one(coin: int, low: int, high: int) -> bool | None:
+    """``compare`` for one coin, None where it is open: the same steps whatever the numbers are, so that the time they
+    take tells nothing.
+    """
+    square = ((low >> 9) + 1) ** 2 >> 22
+    above = _ONE - low + (square >> 1) + 2
+    y = high >> 9
+    cube = (((y + 1) ** 2 >> 31) + 1) * (y + 1) >> 22
+    below = _ONE - high + (y * y >> 23) - cube // 6 - 2
+    return None if below <= coin < above else coin < below
 
 
 def flips(counts: NDArray[np.int64], rate: Fraction, bits: Bits) -> Flags:

@@ -30,7 +30,7 @@ from dodona.mechanisms.bits import Bits, below
 from dodona.mechanisms.cube import MOST_BITS, CubeResponse
 from dodona.mechanisms.direction import mixed
 from dodona.mechanisms.mechanism import Law, LocalMechanism, ReportLaw, audited_epsilons, registered
-from dodona.privacy.budget import Cost
+from dodona.privacy.cost import Cost
 from dodona.privacy.shuffling import Hiding, mixture
 
 SHARES = 1 << 16  # shares of parts are whole numbers of this

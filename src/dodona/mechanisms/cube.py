@@ -26,7 +26,7 @@ from dodona.errors import BadEffort
 from dodona.mechanisms.bits import Bits, below
 from dodona.mechanisms.mechanism import Law, LocalMechanism, ReportLaw, audited_epsilons, few_of, registered
 from dodona.mechanisms.response import TwoLevel, log_of_chance
-from dodona.privacy.budget import Cost
+from dodona.privacy.cost import Cost
 
 MOST_BITS = 16
 

@@ -22,7 +22,7 @@ from dodona.errors import BadEffort
 from dodona.mechanisms.bits import Bits
 from dodona.mechanisms.mechanism import Law, LocalMechanism, ReportLaw, audited_epsilons, registered
 from dodona.mechanisms.response import TwoLevel, log_of_chance
-from dodona.privacy.budget import Cost
+from dodona.privacy.cost import Cost
 
 MOST_CANDIDATES = 1024
 _TRIED = (2, 3, *(k << i for i in range(9) for k in (4, 6)), MOST_CANDIDATES)

@@ -1,4 +1,4 @@
-"""Certified integer arithmetic: brackets of exp, pi and square roots in fixed point, and rounding to dyadic
+"""Certified integer arithmetic: brackets of exp and square roots in fixed point, and rounding to dyadic
 rationals; and products modulo large primes.
 
 A *bracket* at ``precision`` p is a pair of integers (low, high) with low <= x * 2^p <= high for the real number x
@@ -49,23 +49,6 @@ def exp_bracket(exponent: Fraction, precision: int) -> Bracket:
         low, high = low * low >> p, (high * high >> p) + 1
     shift = p - precision
     return low >> shift, (high >> shift) + 1
-
-
-def pi_bracket(precision: int) -> Bracket:
-    """A bracket of pi by Machin's formula, pi = 16 atan(1/5) - 4 atan(1/239)."""
-    p = precision + 32
-
-    def atan_inverse(n: int) -> Bracket:
-        power, total, index = (1 << p) // n, 0, 0
-        while power:
-            piece = power // (2 * index + 1)
-            total += -piece if index & 1 else piece
-            power //= n * n
-            index += 1
-        return total - 2 * index - 2, total + 2 * index + 2
-
-    (low5, high5), (low239, high239) = atan_inverse(5), atan_inverse(239)
-    return (16 * low5 - 4 * high239) >> 32, ((16 * high5 - 4 * low239) >> 32) + 1
 
 
 def dyadic_above(x: Fraction, digits: int = 32) -> Fraction:

@@ -21,7 +21,8 @@ from dodona.mechanisms import fixed
 from dodona.mechanisms.bits import Bits
 from dodona.mechanisms.inversion import symmetric
 from dodona.mechanisms.mechanism import NoiseFamily, registered
-from dodona.privacy.budget import Cost
+from dodona.privacy.cost import Cost
+from dodona.privacy.normal import pi_bracket
 from dodona.query.sensitivity import Norms
 
 _UP = 1 + 1e-12
@@ -171,7 +172,7 @@ def _normaliser(variance: Fraction) -> tuple[Fraction, Fraction]:
     digits = 128
     if variance >= 8:
         extra = 2 * (digits + 32)
-        low, high = fixed.pi_bracket(extra)
+        low, high = pi_bracket(extra)
         scaled = 2 * variance
         root_low = math.isqrt(math.floor(low * scaled))
         root_high = math.isqrt(math.ceil(high * scaled)) + 1

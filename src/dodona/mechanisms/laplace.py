@@ -25,7 +25,7 @@ from dodona.mechanisms import fixed
 from dodona.mechanisms.bits import Bits
 from dodona.mechanisms.inversion import symmetric
 from dodona.mechanisms.mechanism import Law, LocalMechanism, NoiseFamily, ShiftLaw, registered
-from dodona.privacy.budget import Cost
+from dodona.privacy.cost import Cost
 from dodona.query.sensitivity import Norms
 
 # Error statements are doubles pushed outwards by far more than a few roundings can amount to.

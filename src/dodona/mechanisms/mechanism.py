@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from dodona._doors import load_package
 from dodona.mechanisms.bits import Bits
-from dodona.privacy.budget import Cost
+from dodona.privacy.cost import Cost
 from dodona.query.sensitivity import Norms
 
 _FEW = 8
@@ -127,6 +127,18 @@ class ShiftLaw(Law):
     draws: Sequence[Callable[[int, Bits], NDArray[Any]]]
 
 
+@dataclass(frozen=True)
+class ShownLaw(Law):
+    """What is shown of the counts of ``here`` and of ``there``, one person apart: epsilon or rho, but for ``delta``.
+
+    A count of 0 is a key that does not occur; it is never shown, unless all keys are known.
+    """
+
+    threshold: Any
+    here: tuple[int, ...]
+    there: tuple[int, ...]
+
+
 class AdditiveNoise(Mechanism):
     """Symmetric noise X on the integers that states its probabilities, its tails and its cost."""
 
@@ -177,7 +189,7 @@ class AdditiveNoise(Mechanism):
 
 
 class NoiseFamily(AdditiveNoise):
-    """Noise of one shape and any width: what a curator may draw. ``unit``: what it is bought in, epsilon or rho."""
+    """Noise of one shape and any width: what a curator may draw. ``unit``: what it is bought in: epsilon, rho, mu^2."""
 
     unit: ClassVar[str]
 

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from dodona.mechanisms.bits import Bits, below, integer
 from dodona.mechanisms.fixed import exp_bracket, positive
-from dodona.privacy.budget import Cost
+from dodona.privacy.cost import Cost
 
 # Linear equations over the field of two elements, 64 unknowns to a word.
 #

@@ -30,7 +30,7 @@ from dodona.errors import BadEffort
 from dodona.mechanisms.bits import Bits, below
 from dodona.mechanisms.fixed import exp_bracket, least_prime, positive, times
 from dodona.mechanisms.mechanism import Law, LocalMechanism, ReportLaw, audited_epsilons, few_of, registered
-from dodona.privacy.budget import Cost
+from dodona.privacy.cost import Cost
 from dodona.privacy.shuffling import Hiding, two_level
 
 LARGEST = 1 << 49

@@ -23,7 +23,7 @@ from dodona.mechanisms.bernoulli import flip, flips
 from dodona.mechanisms.bits import Bits, integer_below
 from dodona.mechanisms.inversion import Inversion, Ladder
 from dodona.mechanisms.mechanism import Law, Mechanism, registered, registered_mechanisms
-from dodona.privacy.budget import Cost
+from dodona.privacy.cost import Cost
 
 _BLOCK = 1 << 16
 _UP = 1 + 1e-12
@@ -46,7 +46,8 @@ class ChoiceLaw(Law):
 class Chooser(Mechanism):
     """Chooses among candidates by integer scores, each of which a row moves by at most ``sensitivity``.
 
-    ``divisor``: a choice at epsilon costs rho = epsilon^2 / ``divisor``, so that is how much epsilon a rho buys.
+    ``divisor``: a choice at epsilon costs rho = epsilon^2 / ``divisor``, so that is how much epsilon a rho buys: 8
+    where its range is bounded (``Cost.ranged``), else 2.
     """
 
     divisor: ClassVar[int]
@@ -234,10 +235,10 @@ class Exponential(Chooser):
         return float(logs[index] - math.log(np.exp(logs).sum()))
 
     def cost(self) -> Cost:
-        """Pure epsilon, and rho = epsilon^2/8 by bounded range (Cesar and Rogers 2021, arXiv:2004.07223; Rogers and
-        Steinke 2021).
+        """Pure epsilon, and by bounded range rho = epsilon^2/8 (Cesar and Rogers 2021, arXiv:2004.07223; Rogers and
+        Steinke 2021) and the mu of epsilon/2.
         """
-        return Cost.pure(self.epsilon, self.epsilon * self.epsilon / 8)
+        return Cost.ranged(self.epsilon)
 
     def error(self, k: int, confidence: float) -> int:
         """An e with P(gap of the winner <= e) >= ``confidence``: mu/(1+mu) bounds P(gap > e), mu = (k-1)

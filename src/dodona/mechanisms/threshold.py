@@ -29,9 +29,10 @@ from dodona.mechanisms.bernoulli import coin, exponential, few, flip
 from dodona.mechanisms.bits import Bits, below
 from dodona.mechanisms.gaussian import DiscreteGaussian
 from dodona.mechanisms.laplace import DiscreteLaplace
-from dodona.mechanisms.mechanism import AdditiveNoise, Law, Mechanism, registered
+from dodona.mechanisms.mechanism import AdditiveNoise, Law, Mechanism, ShownLaw, registered
+from dodona.mechanisms.rounded import RoundedGaussian
 from dodona.mechanisms.threshold_reading import Reading
-from dodona.privacy.budget import Cost
+from dodona.privacy.cost import Cost
 from dodona.query.sensitivity import Norms
 
 MOST_KEYS = 1024
@@ -43,6 +44,7 @@ _DEPTH = 256  # binary digits to which chances are kept, rounded up
 _COIN = 40  # binary digits of how often a key has the lower threshold
 _LEAST_DELTA = Fraction(1, 10**30)
 Noise = TypeVar("Noise", bound=AdditiveNoise)
+Gaussian = DiscreteGaussian | RoundedGaussian
 STRAYS = Fraction(1, 20)
 """How many keys that nobody has are shown where all keys are known, on average, at most."""
 
@@ -112,18 +114,6 @@ class Truncated(AdditiveNoise):
         return [Truncated(Fraction(2), 9)] if slow else [Truncated(Fraction(1), 5)]
 
 
-@dataclass(frozen=True)
-class ShownLaw(Law):
-    """What is shown of the counts of ``here`` and of ``there``, one person apart: epsilon or rho, but for ``delta``.
-
-    A count of 0 is a key that does not occur; it is never shown, unless all keys are known.
-    """
-
-    threshold: Threshold
-    here: tuple[int, ...]
-    there: tuple[int, ...]
-
-
 @registered
 @dataclass(frozen=True)
 class Threshold(Mechanism):
@@ -152,9 +142,12 @@ class Threshold(Mechanism):
         return Threshold(noise, max(least, 1), keys, both, domain)
 
     @staticmethod
-    def gaussian(rho: Fraction, delta: Fraction, keys: int, both: bool) -> Threshold:
-        """The lowest threshold with Gaussian noise that costs ``rho`` and at most ``delta``."""
-        noise = _no_smaller(DiscreteGaussian.for_rho(moved(keys, both), rho))
+    def gaussian(
+        amount: Fraction, delta: Fraction, keys: int, both: bool, family: type[Gaussian] = DiscreteGaussian
+    ) -> Threshold:
+        """The lowest threshold with Gaussian noise that costs ``amount`` (rho, or mu^2) and at most ``delta``."""
+        many = Fraction(moved(keys, both))
+        noise = _no_smaller(family.for_cost(Norms(many, many, Fraction(1)), amount))
         return Threshold(noise, _lowest(noise, delta, keys), keys, both)
 
     @staticmethod
@@ -200,11 +193,11 @@ class Threshold(Mechanism):
         many = moved(self.keys, self.both)
         if isinstance(self.noise, Truncated) and self.domain:
             raise BadEffort("noise that is cut has no price without delta.")
-        if isinstance(self.noise, DiscreteGaussian):
-            return Cost(None, self.noise.cost(many).rho, self.delta)
+        if isinstance(self.noise, DiscreteGaussian | RoundedGaussian):
+            return replace(self.noise.cost(many), delta=self.delta)
         each = 1 / self.noise.scale  # type: ignore[attr-defined]
         # Coordinates are independent and each is 1/scale private, so each costs 1/(2 scale^2) in rho.
-        return Cost(many * each, many * each * each / 2, self.delta)
+        return replace(many * Cost.pure(each), delta=self.delta)
 
     @property
     def delta(self) -> Fraction:
@@ -236,7 +229,9 @@ class Threshold(Mechanism):
         """
         noise, least = self.noise, self.least
         low, high = noise.probability(least)
-        if isinstance(noise, DiscreteGaussian):
+        if isinstance(noise, RoundedGaussian):  # each cell's density falls at least as fast as at its near end
+            rate, bend = (2 * least - 1) / (2 * noise.variance), Fraction(0)
+        elif isinstance(noise, DiscreteGaussian):
             rate, bend = least / noise.variance, 1 / (2 * noise.variance)
         else:
             rate, bend = 1 / noise.scale, Fraction(0)  # type: ignore[attr-defined]
@@ -253,7 +248,8 @@ class Threshold(Mechanism):
         ranks, noisy = [], []
         for rank in few(above, absent, bits):
             beyond = exponential(rate, bits)
-            if coin(kept, bits) and flip(beyond * beyond * bend, bits):
+            fits = noise.beside(least, beyond, rate) if isinstance(noise, RoundedGaussian) else None
+            if coin(kept, bits) and (flip(beyond * beyond * bend, bits) if fits is None else coin(fits, bits)):
                 ranks.append(rank)
                 noisy.append(least + beyond)
         return np.array(ranks, dtype=np.int64), np.array(noisy, dtype=np.int64)
@@ -276,6 +272,7 @@ class Threshold(Mechanism):
             Truncated.name: lambda: Truncated(Fraction(described["scale"]), int(described["reach"])),
             DiscreteLaplace.name: lambda: DiscreteLaplace(Fraction(described["scale"])),
             DiscreteGaussian.name: lambda: DiscreteGaussian(Fraction(described["variance"])),
+            RoundedGaussian.name: lambda: RoundedGaussian(Fraction(described["variance"])),
         }
         noise = kinds[described["noise"]]()
         own = int(described["least"]), int(described["keys"]), bool(described["both"])
@@ -329,8 +326,8 @@ def moved(keys: int, both: bool) -> int:
 
 def _no_smaller(noise: Noise) -> Noise:
     """The noise, or one of the least scale, which is 0 but once in e^500 times."""
-    if isinstance(noise, DiscreteGaussian):
-        return DiscreteGaussian(max(noise.variance, _SMALLEST))  # type: ignore[return-value]
+    if isinstance(noise, DiscreteGaussian | RoundedGaussian):
+        return type(noise)(max(noise.variance, _SMALLEST))
     return DiscreteLaplace(max(noise.scale, _SMALLEST))  # type: ignore[return-value, attr-defined]
 
 
@@ -356,6 +353,8 @@ def _above(noise: AdditiveNoise, m: int) -> Fraction:
     """
     if m <= 0:
         return Fraction(1)
+    if isinstance(noise, RoundedGaussian):
+        return noise.above(m)
     low, first = noise.probability(m)
     terms, last = Fraction(0), first
     for k in range(m + 1, m + _LISTED + 1):

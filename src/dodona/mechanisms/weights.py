@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property, lru_cache
 from statistics import NormalDist
@@ -28,10 +28,12 @@ from dodona.errors import BadEffort
 from dodona.mechanisms import fixed
 from dodona.mechanisms.bits import Bits
 from dodona.mechanisms.gaussian import DiscreteGaussian
-from dodona.mechanisms.mechanism import Law, Mechanism, registered
-from dodona.mechanisms.threshold import ShownLaw, Threshold, any_of, checked, moved
+from dodona.mechanisms.mechanism import Law, Mechanism, ShownLaw, registered
+from dodona.mechanisms.rounded import RoundedGaussian
+from dodona.mechanisms.threshold import MOST_KEYS, Gaussian, Threshold, any_of, checked, moved
 from dodona.mechanisms.threshold_reading import Reading
-from dodona.privacy.budget import Cost
+from dodona.privacy.cost import Cost
+from dodona.query.sensitivity import Norms
 
 WHOLE = 4096
 """The weight that a person's keys share, in whole units: steps that are rounded away cost at most 1 % of it."""
@@ -57,7 +59,7 @@ class Weighted(Mechanism):
     """``noise`` on every total of weights, shown from ``least`` on. ``both``: a person is replaced by another."""
 
     name: ClassVar[str] = "weighted threshold"
-    noise: DiscreteGaussian
+    noise: Gaussian
     least: int
     whole: int
     keys: int
@@ -65,12 +67,19 @@ class Weighted(Mechanism):
 
     @staticmethod
     @lru_cache(maxsize=64)
-    def gaussian(rho: Fraction, delta: Fraction, keys: int, both: bool, whole: int = WHOLE) -> Weighted:
-        """The lowest threshold that costs ``rho`` and at most ``delta``."""
+    def gaussian(
+        amount: Fraction,
+        delta: Fraction,
+        keys: int,
+        both: bool,
+        whole: int = WHOLE,
+        family: type[Gaussian] = DiscreteGaussian,
+    ) -> Weighted:
+        """The lowest threshold that costs ``amount`` (rho, or mu^2) and at most ``delta``."""
         moved(keys, both)
         if whole * whole < keys:
             raise BadEffort(f"a weight of {whole} cannot be shared by {keys} keys.")
-        noise = DiscreteGaussian.for_rho(whole * whole * (2 if both else 1), rho)
+        noise = family.for_cost(_moved(whole, both), amount)
         lone, spread = weights(whole, keys), noise.stddev
         allowed = float(checked(delta))
         # Whose threshold is the highest is guessed in floating point, and then proven of everyone by fractions.
@@ -91,9 +100,8 @@ class Weighted(Mechanism):
         return weights(self.whole, self.keys)
 
     def cost(self) -> Cost:
-        """Rho by the L2 norm, which no number of keys exceeds, and delta."""
-        rho = Fraction(self.whole * self.whole * (2 if self.both else 1)) / (2 * self.noise.variance)
-        return Cost(None, rho, self.delta)
+        """By the L2 norm, which no number of keys exceeds, and delta."""
+        return replace(self.noise.cost_for(_moved(self.whole, self.both)), delta=self.delta)
 
     @cached_property
     def delta(self) -> Fraction:
@@ -139,18 +147,26 @@ class Weighted(Mechanism):
                 yield ShownLaw(self._plain, here, none)
 
 
-def _lone(noise: DiscreteGaussian, m: int, keys: int) -> Fraction:
+def _moved(whole: int, both: bool) -> Norms:
+    """How far a person moves the totals: Gaussian noise is paid by the L2 norm alone."""
+    size = Fraction(whole)
+    return Norms(size * MOST_KEYS, size * size * (2 if both else 1), size)
+
+
+def _lone(noise: Gaussian, m: int, keys: int) -> Fraction:
     """The chance that any of so many keys gets noise of at least ``m``, or a little more."""
     return any_of(_above(noise, m), keys)
 
 
 @lru_cache(maxsize=8192)
-def _above(noise: DiscreteGaussian, m: int) -> Fraction:
+def _above(noise: Gaussian, m: int) -> Fraction:
     """P(X >= ``m``), or a little more: P(X = k + 1)/P(X = k) = exp(-(2 k + 1)/(2 s)) falls with k, so the rest is below
     a geometric series, by a factor of 1 + s/m^2 or so.
     """
     if m <= 0:
         return Fraction(1)
+    if isinstance(noise, RoundedGaussian):
+        return noise.above(m)
     m = min(m, math.isqrt(math.ceil(_FAR * noise.variance)) + 1)  # farther it is less than e^-2000 likely
     step = (2 * m + 1) / (2 * noise.variance)
     digits = 128 + math.floor(1 / step).bit_length()
@@ -169,16 +185,26 @@ class Rounds:
     """
 
     rounds: tuple[Weighted, ...]
-    counts: DiscreteGaussian | None
+    counts: Gaussian | None
 
     @staticmethod
     def gaussian(
-        rho: Fraction, delta: Fraction, keys: int, both: bool, *, shares: Sequence[Fraction], counts: bool
+        amount: Fraction,
+        delta: Fraction,
+        keys: int,
+        both: bool,
+        *,
+        shares: Sequence[Fraction],
+        counts: bool,
+        family: type[Gaussian] = DiscreteGaussian,
     ) -> Rounds:
-        """``shares``: of each round, of rho and of delta; they sum to 1. All of it together costs at most ``rho``."""
-        apart = rho * COUNTED if counts else Fraction(0)
-        made = tuple(Weighted.gaussian((rho - apart) * share, delta * share, keys, both) for share in shares)
-        noise = DiscreteGaussian.for_rho(moved(keys, both), apart) if counts else None
+        """``shares``: of each round, of the amount and of delta; they sum to 1. All of it costs at most ``amount``."""
+        apart = amount * COUNTED if counts else Fraction(0)
+        made = tuple(
+            Weighted.gaussian((amount - apart) * share, delta * share, keys, both, family=family) for share in shares
+        )
+        many = Fraction(moved(keys, both))
+        noise = family.for_cost(Norms(many, many, Fraction(1)), apart) if counts else None
         return Rounds(made, noise)
 
     @property
@@ -207,7 +233,10 @@ class Rounds:
     def describe(self) -> dict[str, Any]:
         """As plain data; ``restored`` is the inverse."""
         first = self.rounds[0]
+        # What older files hold is discrete, and does not say so.
+        kind = {"noise": RoundedGaussian.name} if isinstance(first.noise, RoundedGaussian) else {}
         return {
+            **kind,
             "whole": first.whole,
             "keys": first.keys,
             "both": first.both,
@@ -216,7 +245,7 @@ class Rounds:
         }
 
     @property
-    def spread(self) -> DiscreteGaussian:
+    def spread(self) -> Gaussian:
         """The last round's noise, in people who have one key each: how sharp the threshold is."""
         last = self.rounds[-1]
         return last.noise.scaled(Fraction(1, last.whole))
@@ -234,7 +263,7 @@ class Rounds:
 class Separate:
     """Of counts that were taken apart from what is shown: noise of mean 0, whatever was found."""
 
-    noise: DiscreteGaussian
+    noise: Gaussian
 
     def interval(self, noisy: int, confidence: float) -> tuple[int, int, int]:
         """(lowest, middle, highest) true count, at least 0."""
@@ -247,11 +276,10 @@ def restored(described: Mapping[str, Any]) -> Threshold | Rounds:
     if "rounds" not in described:
         return Threshold.restored(described)
     own = int(described["whole"]), int(described["keys"]), bool(described["both"])
-    made = [
-        Weighted(DiscreteGaussian(Fraction(one["variance"])), int(one["least"]), *own) for one in described["rounds"]
-    ]
+    family = RoundedGaussian if described.get("noise") == RoundedGaussian.name else DiscreteGaussian
+    made = [Weighted(family(Fraction(one["variance"])), int(one["least"]), *own) for one in described["rounds"]]
     counts = described["counts"]
-    return Rounds(tuple(made), None if counts is None else DiscreteGaussian(Fraction(counts)))
+    return Rounds(tuple(made), None if counts is None else family(Fraction(counts)))
 
 
 Shown = Threshold | Rounds

@@ -15,7 +15,8 @@ from numpy.typing import NDArray
 from dodona.bounds import Outcome, Outlook
 from dodona.errors import Unsupported
 from dodona.oracles.tabular import Totals
-from dodona.privacy.budget import KEY_UNITS, Budget, Cost
+from dodona.privacy.budget import KEY_UNITS, Budget, pure_from
+from dodona.privacy.cost import Cost
 from dodona.query.plan import Segment
 from dodona.query.schema import Label
 
@@ -62,10 +63,23 @@ class Bill:
     @property
     def spent(self) -> Cost | None:
         """The amount as a cost in its unit; None where nothing is charged."""
-        if self.unit not in ("rho", "epsilon"):
-            return None
-        cost = (Cost.concentrated if self.unit == "rho" else Cost.pure)(Fraction(self.amount))
-        return replace(cost, delta=Fraction(self.keys))
+        made = {"rho": Cost.concentrated, "mu^2": Cost.gaussian, "epsilon": Cost.pure}.get(self.unit)
+        return None if made is None else replace(made(Fraction(self.amount)), delta=Fraction(self.keys))
+
+    @property
+    def strength(self) -> float:
+        """The epsilon at which the exponential mechanism costs this amount; 0 where nothing is charged."""
+        return self._buys(ranged=True)
+
+    @property
+    def pure(self) -> float:
+        """The epsilon at which anything purely private costs this amount."""
+        return self._buys(ranged=False)
+
+    def _buys(self, ranged: bool) -> float:
+        if self.unit not in ("rho", "mu^2"):
+            return self.amount
+        return float(pure_from(self.unit, Fraction(self.amount), ranged=ranged))
 
     def __str__(self) -> str:
         if self.unit == "nothing":

@@ -14,18 +14,20 @@ from typing import Any
 import numpy as np
 
 from dodona.errors import BadEffort, Refused, Unsupported
-from dodona.mechanisms import DiscreteGaussian, DiscreteLaplace
+from dodona.mechanisms import DiscreteLaplace
+from dodona.mechanisms.rounded import GAUSSIAN
 from dodona.oracles.answer import Answer, Bill, Numbers, Price
 from dodona.oracles.effort import combined
 from dodona.oracles.finishing import expected_apart
 from dodona.oracles.oracle import Request
-from dodona.privacy.budget import FREE, Budget, Cost
+from dodona.privacy.budget import Budget
+from dodona.privacy.cost import FREE, Cost
 from dodona.privacy.ledger import Charge, Ledger
 from dodona.privacy.ledger.whole import noted
 from dodona.query.quantiles import Apart
 from dodona.query.unit import Bounds
 
-_SUMS = (DiscreteGaussian.name, DiscreteLaplace.name)
+_SUMS = (*GAUSSIAN, DiscreteLaplace.name)
 
 
 @dataclass(frozen=True)

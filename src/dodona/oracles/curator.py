@@ -32,7 +32,8 @@ from dodona.oracles.quantiles import Offer, better_counted, counted, counted_pri
 from dodona.oracles.rows import beyond, beyond_norms, left_out, require_told, totals_of
 from dodona.oracles.synopsis import Attached, Synopsis, published_answer, require_attachable
 from dodona.oracles.view import persons_of
-from dodona.privacy.budget import FREE, Budget, Cost, require_budget
+from dodona.privacy.budget import Budget, require_budget
+from dodona.privacy.cost import FREE, Cost
 from dodona.privacy.ledger import KEYS, Charge, Ledger
 from dodona.privacy.ledger.places import full_place, open_ledger
 from dodona.privacy.ledger.whole import Pocket, noted

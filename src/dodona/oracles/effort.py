@@ -10,11 +10,13 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from math import ceil
 from typing import Any, TypedDict, Unpack
 
 from dodona.errors import BadEffort
 from dodona.oracles.answer import Bill
-from dodona.privacy.budget import UNITS, Budget, Cost
+from dodona.privacy.budget import UNITS, Budget
+from dodona.privacy.cost import Cost
 from dodona.privacy.numbers import Number, exact
 
 CONFIDENCE = 0.95
@@ -110,11 +112,17 @@ class Effort:
             amount = Fraction(math.floor(amount * UNITS), UNITS) or amount
         return replace(self, amount=amount)
 
+    def spends(self, budget: Budget) -> Fraction:
+        """What it comes to of this budget: of a share or of rho in the budget's unit, of epsilon itself."""
+        if self.kind == "share":
+            return budget.portion(self.amount)
+        return budget.bought(self.amount) if self.kind == "rho" else self.amount
+
     def most(self, budget: Budget) -> int:
         """What questions in parts of it may spend in all, in the ledger's units."""
         if self.kind == "share":
             return int(budget.capacity * self.amount)
-        return budget.units((Cost.pure if self.kind == "epsilon" else Cost.concentrated)(self.amount))
+        return budget.units(Cost.pure(self.amount)) if self.kind == "epsilon" else ceil(self.spends(budget) * UNITS)
 
 
 def _the_one(stated: Mapping[str, Any], kinds: Sequence[str], names: Sequence[str], free: bool) -> Effort:

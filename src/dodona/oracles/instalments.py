@@ -34,7 +34,8 @@ from dodona.oracles.effort import Effort
 from dodona.oracles.noise import Noise, noise_for
 from dodona.oracles.procedures import Bought, Prepared, interprets
 from dodona.oracles.rows import require_told
-from dodona.privacy.budget import FREE, Budget
+from dodona.privacy.budget import Budget
+from dodona.privacy.cost import FREE
 from dodona.privacy.ledger.whole import noted
 from dodona.query.candidates import Running
 from dodona.query.plan import Plan, compile_query

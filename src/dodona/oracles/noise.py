@@ -29,7 +29,8 @@ from dodona.mechanisms.mechanism import AdditiveNoise, NoiseFamily, noise_famili
 from dodona.mechanisms.selection import Chooser, choosers
 from dodona.oracles.answer import Numbers, Price, plain
 from dodona.oracles.effort import Effort
-from dodona.privacy.budget import FREE, Budget, Cost
+from dodona.privacy.budget import Budget
+from dodona.privacy.cost import FREE, Cost
 from dodona.query.candidates import Scores
 from dodona.query.plan import Plan, compile_query
 from dodona.query.schema import Schema
@@ -117,20 +118,18 @@ def noise_for(
 
     ``printed``: the tolerance is of the totals themselves, as a SELECT prints them, not of means per row.
 
-    A budget with delta buys families priced in rho (Gaussian noise), unless the question may take all of it
-    (``share=1``) and a pure one (Laplace noise) at the whole epsilon is less.
+    A budget with delta buys families priced in its unit, rho or mu^2 (Gaussian noise), unless the question may take all
+    of it (``share=1``) and a pure one (Laplace noise) at the whole epsilon is less.
     """
     if norms.l1 == 0:  # no row can move the answer: under ``replace`` the number of rows, for one, is public
         return Noise("nothing (public)", {}, FREE)
-    if effort.kind == "rho" and budget.unit == "epsilon":
-        raise Unsupported("rho= needs a budget with delta > 0 or rho; this one promises pure epsilon. Use epsilon=.")
-    unit = "epsilon" if effort.kind == "epsilon" or budget.unit == "epsilon" else "rho"
+    unit = "epsilon" if effort.kind == "epsilon" else budget.unit
     if effort.kind == "tolerance":
         offers = [_widest(plan, effort, rows, family, printed) for family in noise_families(unit)]
         return _noise(plan, norms, min(offers, key=lambda offer: (budget.units(offer.cost_for(norms)), offer.name)))
-    amount = budget.portion(effort.amount) if effort.kind == "share" else effort.amount
+    amount = effort.spends(budget)
     offers = [family.for_cost(norms, amount) for family in noise_families(unit)]
-    if unit == "rho" and effort.whole and budget.pure_whole is not None:
+    if unit != "epsilon" and effort.whole and budget.pure_whole is not None:
         offers += [family.for_cost(norms, budget.pure_whole) for family in noise_families("epsilon")]
     least = min(offers, key=lambda offer: (offer.variance_bound, offer.name)) if len(offers) > 1 else offers[0]
     return _noise(plan, norms, least)
@@ -264,18 +263,11 @@ def _offer(kind: type[Chooser], ballot: Ballot, effort: Effort, budget: Budget, 
             raise BadEffort("a tolerance is on the mean, which needs a public number of rows: Table(..., rows=...).")
         steps = math.floor(effort.amount * max(rows, 1) / Fraction(ballot.unit))
         return kind.for_tolerance(ballot.count, steps, effort.confidence, ballot.sensitivity)
-    return kind(pure_epsilon(effort, budget, kind.divisor), ballot.sensitivity)
+    return kind(pure_epsilon(effort, budget, ranged=kind.divisor == 8), ballot.sensitivity)
 
 
-def pure_epsilon(effort: Effort, budget: Budget, divisor: int) -> Fraction:
-    """The most pure epsilon a share, epsilon or rho buys for what is epsilon-private at rho = epsilon^2/``divisor``."""
-    amount = budget.portion(effort.amount) if effort.kind == "share" else effort.amount
-    concentrated = effort.kind == "rho" or (effort.kind == "share" and budget.unit == "rho")
-    bought = root_down(amount * divisor) if concentrated else amount
+def pure_epsilon(effort: Effort, budget: Budget, *, over: int = 1, ranged: bool = False) -> Fraction:
+    """The most pure epsilon a share, epsilon or rho buys: ``over`` and ``ranged`` as in ``Budget.pure_from``."""
+    amount = effort.spends(budget)
+    bought = amount if effort.kind == "epsilon" else budget.pure_from(amount, over, ranged)
     return max(bought, budget.pure_whole or bought) if effort.whole else bought
-
-
-def root_down(square: Fraction) -> Fraction:
-    """A rational lower bound of the square root, so that the charge is never above what was asked."""
-    scale = 10**15
-    return Fraction(math.isqrt(square.numerator * scale * scale // square.denominator), scale)

@@ -26,9 +26,10 @@ from dodona.engines.joined import restated
 from dodona.engines.keys import Counting
 from dodona.engines.table import Table
 from dodona.errors import BadEffort, BadQuery, Unsupported
-from dodona.mechanisms import Bits, DiscreteGaussian, DiscreteLaplace
+from dodona.mechanisms import Bits, DiscreteLaplace
 from dodona.mechanisms.mechanism import AdditiveNoise
 from dodona.mechanisms.parity import COIN, ParitySolver, Roles, Words, packed, parity, solve
+from dodona.mechanisms.rounded import gaussian_in
 from dodona.mechanisms.threshold import Threshold, best
 from dodona.mechanisms.weights import EARLY, Rounds, Shown, predicted
 from dodona.oracles.answer import Bill, Price
@@ -37,11 +38,13 @@ from dodona.oracles.effort import Effort
 from dodona.oracles.noise import pure_epsilon
 from dodona.oracles.oracle import Request
 from dodona.oracles.synopsis import Synopsis
-from dodona.privacy.budget import Budget, Cost
+from dodona.privacy.budget import Budget
+from dodona.privacy.cost import Cost
 from dodona.query.candidates import OpenKeys, ParityProcedure, Procedure
 from dodona.query.expr import Call, Literal
 from dodona.query.plan import Plan, compile_query
 from dodona.query.schema import Category, Column, Date, Flag, Integer, Real, Schema, Timestamp
+from dodona.query.sensitivity import Norms
 from dodona.query.statistic import Query, Stack, Value
 from dodona.query.words import MOST_CATEGORIES
 
@@ -104,9 +107,7 @@ def epsilon_of(effort: Effort, budget: Budget) -> Fraction:
         raise BadEffort(
             "a procedure is given share=, epsilon= or rho=; how good it will be is a matter of rows: plan()."
         )
-    if effort.kind == "rho" and budget.unit == "epsilon":
-        raise Unsupported("rho= needs a budget with delta > 0 or rho; this one promises pure epsilon. Use epsilon=.")
-    return pure_epsilon(effort, budget, 2)
+    return pure_epsilon(effort, budget)
 
 
 @interprets(ParityProcedure)
@@ -317,31 +318,33 @@ def _offers(effort: Effort, budget: Budget, asked: OpenKeys, both: bool) -> Iter
         )
     if asked.method in ("", "threshold"):
         moved = asked.each * (2 if both else 1)
-        pure = pure_epsilon(effort, budget, 2 * moved)
+        pure = pure_epsilon(effort, budget, over=moved)
         yield Threshold.truncated(pure, asked.delta, asked.each, both)
         yield Threshold.laplace(pure, asked.delta, asked.each, both)
     if effort.kind == "epsilon":
         if asked.method not in ("", "threshold"):
             raise BadEffort(f"{asked.method} takes Gaussian noise, which has no pure epsilon: state share= or rho=.")
         return
-    rho = budget.portion(effort.amount) if effort.kind == "share" else effort.amount
+    amount, family = effort.spends(budget), gaussian_in(budget.unit)
     if asked.method in ("", "threshold"):
-        yield Threshold.gaussian(rho, asked.delta, asked.each, both)
+        yield Threshold.gaussian(amount, asked.delta, asked.each, both, family)
     if asked.each > 1:
         for way, shares in (("weighted", (Fraction(1),)), ("rounds", (EARLY, 1 - EARLY))):
             if asked.method in ("", way):
-                yield Rounds.gaussian(rho, asked.delta, asked.each, both, shares=shares, counts=asked.counts)
+                known = asked.delta, asked.each, both
+                yield Rounds.gaussian(amount, *known, shares=shares, counts=asked.counts, family=family)
 
 
 def _over_all(effort: Effort, budget: Budget, asked: OpenKeys, both: bool, domain: int) -> Iterator[Threshold]:
     if effort.kind == "tolerance":
         raise BadEffort("keys are found for share=, epsilon= or rho=; from how many people on is told by price().")
     moved = asked.each * (2 if both else 1)
-    pure = DiscreteLaplace.for_epsilon(moved, pure_epsilon(effort, budget, 2 * moved))
+    pure = DiscreteLaplace.for_epsilon(moved, pure_epsilon(effort, budget, over=moved))
     yield Threshold.over(pure, domain, asked.each, both)
-    if effort.kind != "epsilon" and budget.unit == "rho":
-        rho = budget.portion(effort.amount) if effort.kind == "share" else effort.amount
-        yield Threshold.over(DiscreteGaussian.for_rho(moved, rho), domain, asked.each, both)
+    if effort.kind != "epsilon" and budget.unit != "epsilon":
+        norms = Norms(Fraction(moved), Fraction(moved), Fraction(1))
+        noise = gaussian_in(budget.unit).for_cost(norms, effort.spends(budget))
+        yield Threshold.over(noise, domain, asked.each, both)
 
 
 def _shown(

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from dodona.engines.engine import Engine
 from dodona.engines.table import Table
-from dodona.errors import BadEffort, BadQuery, Unsupported
+from dodona.errors import BadEffort, BadQuery
 from dodona.mechanisms import Bits
 from dodona.mechanisms.selection import Chooser, Exponential, PermuteAndFlip
 from dodona.oracles.answer import Answer, Bill, Numbers, Price, plain
@@ -26,7 +26,8 @@ from dodona.oracles.finishing import expected
 from dodona.oracles.oracle import Oracle, Request
 from dodona.oracles.ranking import FINEST, Means, Ranking, ranking_for
 from dodona.oracles.rows import left_out
-from dodona.privacy.budget import FREE, Budget, Cost
+from dodona.privacy.budget import Budget
+from dodona.privacy.cost import FREE, Cost
 from dodona.query.plan import Plan, Segment, compile_query
 from dodona.query.quantiles import Quantiles, Scale
 from dodona.query.statistic import Query
@@ -163,14 +164,12 @@ def offer_for(query: Quantiles, table: Table, effort: Effort, budget: Budget | N
 
     if budget is None:
         return made(PermuteAndFlip, Fraction(1), "epsilon")
-    if effort.kind == "rho" and budget.unit == "epsilon":
-        raise Unsupported("rho= needs a budget with delta > 0 or rho; this one promises pure epsilon. Use epsilon=.")
-    amount = budget.portion(effort.amount) if effort.kind == "share" else effort.amount
+    amount = effort.spends(budget)
     if budget.unit == "epsilon":
         return made(PermuteAndFlip, amount, "epsilon")
     if effort.kind == "epsilon":
         return made(Exponential, amount, "epsilon")
-    offers = [made(Exponential, amount, "rho")]
+    offers = [made(Exponential, amount, budget.unit)]
     if effort.whole and budget.pure_whole is not None:
         offers.append(made(PermuteAndFlip, budget.pure_whole, "epsilon"))
     return min(offers, key=lambda offer: max(offer.ranks))

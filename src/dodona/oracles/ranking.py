@@ -30,8 +30,8 @@ from numpy.typing import NDArray
 from dodona.errors import BadQuery
 from dodona.mechanisms import Bits
 from dodona.mechanisms.selection import Chooser
-from dodona.oracles.noise import root_down
-from dodona.privacy.budget import FREE, UNITS, Cost
+from dodona.privacy.budget import UNITS, pure_from
+from dodona.privacy.cost import FREE, Cost
 from dodona.query.quantiles import Scale
 
 BRACKET = Fraction(2, 5)
@@ -208,8 +208,8 @@ class Means:
 
     def epsilon(self, part: Fraction) -> Fraction:
         """What this part of the amount buys for one choice."""
-        if self.kind == "rho":
-            return root_down(8 * self.amount * part)
+        if self.kind != "epsilon":
+            return pure_from(self.kind, self.amount * part, ranged=True)
         return Fraction(math.floor(self.amount * part * UNITS), UNITS) or self.amount * part
 
     def sensitivity(self, removed: int, replaced: int, alone: bool) -> Fraction:

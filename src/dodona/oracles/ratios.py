@@ -39,7 +39,8 @@ from statistics import NormalDist
 import numpy as np
 from numpy.typing import NDArray
 
-from dodona.mechanisms import DiscreteGaussian, DiscreteLaplace
+from dodona.mechanisms import DiscreteLaplace
+from dodona.mechanisms.rounded import GAUSSIAN
 
 Floats = NDArray[np.float64]
 UP = 1 + 1e-9
@@ -82,9 +83,9 @@ def sums_of(
     """
     stated_at = 1 - confidence
     alpha = stated_at / parts
-    known = mechanism in (DiscreteGaussian.name, DiscreteLaplace.name) and grain is not None
+    known = mechanism in (*GAUSSIAN, DiscreteLaplace.name) and grain is not None
     if known and grain is not None and bool(np.all(spread >= STEPS * grain)):
-        if mechanism == DiscreteGaussian.name:
+        if mechanism in GAUSSIAN:
             return Sums(total, spread * UP, grain, lambda k: normal_within(alpha / k), _gaussian(alpha))
         # The variance of discrete Laplace noise is below 2 s^2: by less than a tenth of a step's square.
         scale = spread / math.sqrt(2) * (1 + 0.1 * (grain / spread) ** 2) * UP

@@ -26,7 +26,8 @@ from numpy.typing import NDArray
 from dodona.concepts.parities import walsh_hadamard
 from dodona.errors import BadQuery
 from dodona.mechanisms import DiscreteGaussian, DiscreteLaplace
-from dodona.privacy.budget import FREE, Budget, Cost
+from dodona.privacy.budget import Budget
+from dodona.privacy.cost import FREE, Cost
 
 Floats = NDArray[np.float64]
 Mechanism = Callable[[tuple[float, ...]], Floats]

@@ -26,7 +26,7 @@ from dodona.mechanisms import fixed
 from dodona.mechanisms.bits import Bits
 from dodona.mechanisms.mechanism import AdditiveNoise, registered
 from dodona.papers.stitched_sampler import stitched_sampler
-from dodona.privacy.budget import Cost
+from dodona.privacy.cost import Cost
 from dodona.query.sensitivity import Norms
 
 _DIGITS = 192

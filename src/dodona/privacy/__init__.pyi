@@ -1,7 +1,7 @@
-from dodona.privacy.budget import FREE as FREE
 from dodona.privacy.budget import UNITS as UNITS
 from dodona.privacy.budget import Budget as Budget
-from dodona.privacy.budget import Cost as Cost
+from dodona.privacy.cost import FREE as FREE
+from dodona.privacy.cost import Cost as Cost
 from dodona.privacy.ledger import Charge as Charge
 from dodona.privacy.ledger import Entry as Entry
 from dodona.privacy.ledger import Ledger as Ledger

@@ -1,10 +1,12 @@
 """How much privacy may be spent, in all, over the lifetime of the data.
 
-A budget counts in one of two units: ``epsilon`` when delta is 0 (pure mechanisms only), else ``rho``
-(zero-concentrated). Both compose by addition, also when each question is chosen after seeing the answers before it, as
-long as the total is checked before each charge (a privacy filter: Rogers, Roth, Ullman and Vadhan 2016; Whitehouse,
-Ramdas, Rogers and Wu 2023, Theorem 1). So the ledger needs no more than integers that add: ``capacity`` is rounded
-down, each charge up.
+A budget counts in one of three units: ``epsilon`` when delta is 0 (pure mechanisms only), else ``rho``
+(zero-concentrated) or, with ``accountant="gaussian"``, ``mu^2`` (Gaussian-private: ``tradeoff``). All compose by
+addition, also when each question is chosen after seeing the answers before it, as long as the total is checked before
+each charge (a privacy filter: Rogers, Roth, Ullman and Vadhan 2016; Whitehouse, Ramdas, Rogers and Wu 2023, Theorem 1;
+Smith and Thakurta 2022). So the ledger needs no more than integers that add: ``capacity`` is rounded down, each charge
+up. What is mu-Gaussian-private is mu^2/2-concentrated, and not the other way round: a charge that states its rho and
+no mu is refused where mu^2 is counted.
 
 A budget may set a part of its delta aside for *open keys*, which nobody listed beforehand (``keys``). It then holds two
 amounts, rho and delta, and every charge pays into both. Why that keeps the promise:
@@ -14,6 +16,10 @@ amounts, rho and delta, and every charge pays into both. Why that keeps the prom
     seeing the ones before, both amounts add, as long as both sums are checked before each (Whitehouse et al. 2023,
     Theorem 1, which is stated for exactly this). All together, at rho and ``keys``: leave out the events (``keys``),
     and convert what remains at the rest of delta. Hence rho comes from (epsilon, delta - keys).
+
+    In mu^2 likewise. The events happen to either neighbour with the same probability, given what was seen before; so
+    does their never happening, w(transcript) in [0, 1], and the two sums of (*) in ``tradeoff`` are over w times the
+    transcripts of mu-Gaussian releases: delta(mu, epsilon) <= delta - keys bounds them, and ``keys`` the rest.
 
     All of the budget spent purely (``pure_whole``) may find keys as well: but for the events it is epsilon-private, so
     altogether it keeps (epsilon, keys), and keys < delta.
@@ -25,63 +31,26 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
-from math import ceil, floor
+from math import ceil, floor, isqrt
 from typing import Any
 
 from dodona.errors import BadEffort, Unsupported
-from dodona.privacy.numbers import LEAST, Number, epsilon_of, exact, rho_of, sulq_epsilon_of, sulq_rho_of
-
-# What a release costs, as a frozen value that adds.
-#
-# A mechanism proves at most two things about one release: that it is epsilon-differentially private (pure), and that it
-# is rho-zero-concentrated (Bun and Steinke 2016, Definition 1.1). ``Cost`` carries both bounds. They compose by
-# addition (Bun-Steinke Lemma 1.7; adaptively, with a filter: Whitehouse, Ramdas, Rogers and Wu 2023), and a budget
-# reads the one in its own unit. Amounts are exact fractions; nothing here is a float. A release that finds keys keeps
-# them but for events of probability ``delta``, which adds too.
-
-
-@dataclass(frozen=True)
-class Cost:
-    """``epsilon``: the pure bound, or None where there is none. ``rho``: the zero-concentrated bound. ``delta``: the
-    probability, under each of two neighbours, of what both bounds leave out; 0 but for keys that nobody listed.
-    """
-
-    epsilon: Fraction | None
-    rho: Fraction
-    delta: Fraction = Fraction(0)
-
-    def __post_init__(self) -> None:
-        if self.rho < 0 or (self.epsilon is not None and self.epsilon < 0) or not 0 <= self.delta <= 1:
-            raise ValueError(f"a cost must not be negative. Got {self!r}.")
-
-    @staticmethod
-    def pure(epsilon: Fraction, rho: Fraction | None = None) -> Cost:
-        """An epsilon-private release; its rho is epsilon^2/2 (Bun-Steinke Prop. 1.4) unless a smaller one is proven."""
-        general = epsilon * epsilon / 2
-        return Cost(epsilon, general if rho is None else min(rho, general))
-
-    @staticmethod
-    def concentrated(rho: Fraction) -> Cost:
-        """A rho-zero-concentrated release with no pure guarantee."""
-        return Cost(None, rho)
-
-    def __add__(self, other: Cost) -> Cost:
-        both_pure = self.epsilon is not None and other.epsilon is not None
-        epsilon = self.epsilon + other.epsilon if both_pure else None  # type: ignore[operator]
-        return Cost(epsilon, self.rho + other.rho, min(self.delta + other.delta, Fraction(1)))
-
-    def __mul__(self, times: int) -> Cost:
-        epsilon = None if self.epsilon is None else self.epsilon * times
-        return Cost(epsilon, self.rho * times, min(self.delta * times, Fraction(1)))
-
-    __rmul__ = __mul__
-
-
-FREE = Cost(Fraction(0), Fraction(0))
-
+from dodona.privacy.cost import Cost
+from dodona.privacy.numbers import (
+    LEAST,
+    MOST,
+    Number,
+    epsilon_of,
+    exact,
+    rho_of,
+    show,
+    sulq_epsilon_of,
+    sulq_rho_of,
+)
+from dodona.privacy.tradeoff import epsilon_at, pure_for, squared_of
 
 UNITS = 9009 * 10**9
-"""Ledger units in one epsilon or one rho: about 9 * 10^12.
+"""Ledger units in one epsilon, one rho or one mu^2: about 9 * 10^12.
 
 9009 * 10^9 = 2^9 3^2 5^9 7 11 13 is a multiple of 10^9 and of every whole number up to 16, so nine decimals and
 elevenths are both exact (HOSTILE V43), and a million of them, the largest budget, still fits in a signed 64-bit
@@ -95,6 +64,7 @@ integer."""
 _DISPLAY_DELTA = Fraction(1, 10**6)
 _LEAST_DELTA = Fraction(1, 10**300)
 _MOST_DELTA = Fraction(1, 2)
+ACCOUNTANTS = ("concentrated", "gaussian")
 
 
 @dataclass(frozen=True, init=False)
@@ -106,6 +76,10 @@ class Budget:
 
     ``keys``: the part of delta that keys nobody listed may take, as in ``Budget(epsilon=1, delta=1e-6, keys=1e-7)``;
     rho then follows from the rest.
+
+    ``accountant``: "gaussian" counts (epsilon, delta) in mu^2, ``squared`` of it in all, the largest that keeps the
+    promise exactly: noise is Gaussian to the last digit, and 5 to 8 % less of it is needed. "concentrated", and nothing
+    said, count in rho. It is part of the budget, so a ledger is counted for ever as it was made.
     """
 
     epsilon: Fraction | None
@@ -113,9 +87,15 @@ class Budget:
     rho: Fraction | None
     queries: int | None
     keys: Fraction
+    squared: Fraction | None
 
     def __init__(
-        self, epsilon: Number | None = None, delta: Number = 0, rho: Number | None = None, keys: Number = 0
+        self,
+        epsilon: Number | None = None,
+        delta: Number = 0,
+        rho: Number | None = None,
+        keys: Number = 0,
+        accountant: str | None = None,
     ) -> None:
         if (epsilon is None) == (rho is None):
             raise BadEffort(
@@ -127,9 +107,17 @@ class Budget:
         promised = None if epsilon is None else exact(epsilon, "epsilon")
         allowed = None if rho is None else exact(rho, "rho")
         apart = _part_for_keys(keys, small, allowed is not None)
-        if promised is not None and small:
+        squared = None
+        if _checked(accountant, promised is not None and bool(small)) == "gaussian" and promised is not None:
+            squared = squared_of(promised, small - apart)
+            if squared > MOST:
+                raise BadEffort(
+                    f'a budget counted by accountant="gaussian" must come to a mu^2 of at most {show(MOST)}. Got '
+                    f"{show(squared)}. State a smaller epsilon."
+                )
+        elif promised is not None and small:
             allowed = rho_of(promised, small - apart)
-        self._set(promised, small, allowed, None, apart)
+        self._set(promised, small, allowed, None, apart, squared)
 
     @staticmethod
     def sulq(epsilon: Number, delta: Number, *, queries: int) -> Budget:
@@ -153,8 +141,9 @@ class Budget:
         rho: Fraction | None,
         queries: int | None,
         keys: Fraction = Fraction(0),
+        squared: Fraction | None = None,
     ) -> None:
-        fields = {"epsilon": epsilon, "delta": delta, "rho": rho, "queries": queries, "keys": keys}
+        fields = {"epsilon": epsilon, "delta": delta, "rho": rho, "queries": queries, "keys": keys, "squared": squared}
         for name, value in fields.items():
             object.__setattr__(self, name, value)  # the one place that sets a frozen value's fields
         if self.capacity < (queries or 1):
@@ -164,8 +153,13 @@ class Budget:
 
     @property
     def unit(self) -> str:
-        """What amounts count: "epsilon" (delta is 0) or "rho"."""
-        return "epsilon" if self.rho is None else "rho"
+        """What amounts count: "epsilon" (delta is 0), "rho" or "mu^2"."""
+        return "mu^2" if self.squared is not None else "epsilon" if self.rho is None else "rho"
+
+    @property
+    def accountant(self) -> str:
+        """ "pure", "concentrated" or "gaussian"."""
+        return {"epsilon": "pure", "rho": "concentrated", "mu^2": "gaussian"}[self.unit]
 
     @property
     def total(self) -> Fraction:
@@ -175,7 +169,7 @@ class Budget:
     @cached_property
     def capacity(self) -> int:
         """All that may ever be spent, in ledger units, rounded DOWN."""
-        stated = self.epsilon if self.rho is None else self.rho
+        stated = {"epsilon": self.epsilon, "rho": self.rho, "mu^2": self.squared}[self.unit]
         assert stated is not None  # __init__ demands one of them
         return floor(stated * UNITS)
 
@@ -208,7 +202,7 @@ class Budget:
                 "budget with delta and a part of it for keys: Budget(epsilon=1, delta=1e-6, keys=1e-7)."
             )
         return (
-            "All of its delta is what turns rho into epsilon. State a part for keys when the ledger is made: "
+            f"All of its delta is what turns {self.unit} into epsilon. State a part for keys when the ledger is made: "
             "Budget(epsilon=1, delta=1e-6, keys=1e-7). A ledger's budget is for the lifetime of its data."
         )
 
@@ -222,7 +216,32 @@ class Budget:
                     "has no pure epsilon. Ask for pure noise, or state a delta: Budget(epsilon=1, delta=1e-6)."
                 )
             return ceil(cost.epsilon * UNITS)
-        return ceil(cost.rho * UNITS)
+        if self.unit == "rho":
+            return ceil(cost.rho * UNITS)
+        squared = cost.mu_squared
+        if squared is None:
+            raise Unsupported(
+                'A budget with accountant="gaussian" admits only what states its price in mu^2, and this (such as '
+                "discrete Gaussian noise) is known in rho alone, which bounds no mu. Ask for what a curator draws by "
+                'itself, or for pure noise; or make a ledger with accountant="concentrated".'
+            )
+        return ceil(squared * UNITS)
+
+    def bought(self, rho: Fraction) -> Fraction:
+        """What an effort of ``rho`` spends in this budget's unit: as rho, or as the mu^2 of which it is the half, so
+        that the release is rho-concentrated as asked.
+        """
+        if self.unit == "epsilon":
+            raise Unsupported(
+                "rho= needs a budget with delta > 0 or rho; this one promises pure epsilon. Use epsilon=."
+            )
+        return 2 * rho if self.unit == "mu^2" else rho
+
+    def pure_from(self, amount: Fraction, over: int = 1, ranged: bool = False) -> Fraction:
+        """The most pure epsilon that ``amount`` of this budget buys: of one release, of ``over`` independent ones with
+        equal parts of it, or of one whose range is bounded by it (``Cost.ranged``).
+        """
+        return pure_from(self.unit, amount, over, ranged)
 
     def due(self, cost: Cost) -> int:
         """What one release of this cost is charged, in units: ``units``, or all of the budget where that is less.
@@ -240,7 +259,7 @@ class Budget:
 
         None elsewhere: a pure budget is that already, one in rho promises no epsilon, SuLQ's is for its many queries.
         """
-        return self.epsilon if self.unit == "rho" and self.queries is None else None
+        return self.epsilon if self.unit != "epsilon" and self.queries is None else None
 
     @cached_property
     def pocket(self) -> Budget | None:
@@ -252,7 +271,7 @@ class Budget:
         return self.amount(floor(self.capacity * share))
 
     def amount(self, units: int) -> Fraction:
-        """``units`` ledger units as an exact number of epsilon or rho."""
+        """``units`` ledger units as an exact number of epsilon, rho or mu^2."""
         return Fraction(units, UNITS)
 
     def guarantee(self, units_spent: int, pure: Fraction | None = None) -> tuple[Fraction, Fraction]:
@@ -266,7 +285,8 @@ class Budget:
         if self.unit == "epsilon":
             return spent, Fraction(0)
         delta = self.delta or _DISPLAY_DELTA + self.keys
-        epsilon = (epsilon_of if self.queries is None else sulq_epsilon_of)(spent, delta - self.keys)
+        worth = epsilon_at if self.unit == "mu^2" else epsilon_of if self.queries is None else sulq_epsilon_of
+        epsilon = worth(spent, delta - self.keys)
         if self.pure_whole is not None and units_spent >= self.capacity:
             epsilon = max(epsilon, self.pure_whole)  # all of it may have been one pure release, at the whole epsilon
         return (epsilon if pure is None else min(epsilon, pure)), delta
@@ -275,16 +295,19 @@ class Budget:
         """For JSON: fractions as text, so nothing is rounded on the way."""
         texts = {name: None if value is None else str(value) for name, value in self._promise().items()}
         # Without a part for keys there is no such field: what older ledgers were made with stays what it was.
-        return {**texts, "queries": self.queries, **({"keys": str(self.keys)} if self.keys else {})}
+        # The same of what counts it, where that is rho or epsilon.
+        counted = {"accountant": self.accountant} if self.unit == "mu^2" else {}
+        return {**texts, "queries": self.queries, **({"keys": str(self.keys)} if self.keys else {}), **counted}
 
     @staticmethod
     def from_dict(fields: Mapping[str, object]) -> Budget:
         """The inverse of ``as_dict``; anything else is refused."""
-        if not set(fields) <= {"epsilon", "delta", "rho", "queries", "keys"}:
-            raise BadEffort(f"A budget has the fields epsilon, delta, rho, queries and keys. Got {sorted(fields)}.")
+        known = ("epsilon", "delta", "rho", "queries", "keys", "accountant")
+        if not set(fields) <= set(known):
+            raise BadEffort(f"A budget has the fields {', '.join(known)}. Got {sorted(fields)}.")
         given: dict[str, Any] = {name: value for name, value in fields.items() if value is not None}
-        if "queries" in given and ("rho" in given or "keys" in given):
-            raise BadEffort("A budget with queries must state epsilon and delta, neither rho nor keys.")
+        if "queries" in given and {"rho", "keys", "accountant"} & set(given):
+            raise BadEffort("A budget with queries must state epsilon and delta, nothing else.")
         return Budget.sulq(**given) if "queries" in given else Budget(**given)
 
     def _promise(self) -> dict[str, Fraction | None]:
@@ -293,6 +316,7 @@ class Budget:
 
     def __str__(self) -> str:
         stated = [f"{name}={value}" for name, value in (*self._promise().items(), ("keys", self.keys)) if value]
+        stated += ['accountant="gaussian"'] if self.unit == "mu^2" else []
         if self.queries is None:
             return f"Budget({', '.join(stated)})"
         return f"Budget.sulq({', '.join(stated)}, queries={self.queries})"
@@ -308,6 +332,35 @@ def require_budget(budget: Any) -> Budget:
 _NO_KEYS = "Keys that nobody listed need a part of the budget's delta."
 
 
+def _checked(accountant: object, promises: bool) -> str:
+    """Who counts; ``promises``: whether epsilon and delta are stated."""
+    if accountant is None:
+        return "concentrated"
+    if accountant not in ACCOUNTANTS:
+        raise BadEffort(f'accountant must be "concentrated" or "gaussian". Got {accountant!r}.')
+    if not promises:
+        raise BadEffort(
+            "accountant says in what a budget of epsilon and delta is counted, and this one is not of both. Leave it "
+            'out, or state Budget(epsilon=1, delta=1e-6, accountant="gaussian").'
+        )
+    return str(accountant)
+
+
+def pure_from(unit: str, amount: Fraction, over: int = 1, ranged: bool = False) -> Fraction:
+    """``Budget.pure_from`` for an amount of a known unit."""
+    if unit == "epsilon":
+        return amount
+    if unit == "rho":
+        return _root_down(amount * (8 if ranged else 2 * over))
+    return 2 * pure_for(amount) if ranged else over * pure_for(amount / over)
+
+
+def _root_down(square: Fraction) -> Fraction:
+    """A rational lower bound of the square root, so that the charge is never above what was asked."""
+    scale = 10**15
+    return Fraction(isqrt(square.numerator * scale * scale // square.denominator), scale)
+
+
 def _part_for_keys(keys: Number, delta: Fraction, in_rho: bool) -> Fraction:
     """The part of delta for keys, checked."""
     apart = exact(keys, "keys", least=Fraction(0), most=_MOST_DELTA)
@@ -321,7 +374,7 @@ def _part_for_keys(keys: Number, delta: Fraction, in_rho: bool) -> Fraction:
         )
     if delta and apart >= delta:
         raise BadEffort(
-            f"keys must be less than delta, of which it is a part: the rest turns rho into epsilon. Got keys={apart} "
+            f"keys must be less than delta, of which it is a part: the rest is the promise's. Got keys={apart} "
             f"of delta={delta}."
         )
     return exact(apart, "keys, unless 0,", least=Fraction(1, 10**15), most=_MOST_DELTA)

@@ -28,7 +28,7 @@ from dodona.errors import BadEffort, BadQuery, Unsupported
 from dodona.oracles.answer import Price
 from dodona.oracles.oracle import Oracle
 from dodona.oracles.synopsis import Header, Synopsis
-from dodona.privacy.budget import Cost
+from dodona.privacy.cost import Cost
 from dodona.privacy.numbers import Number
 from dodona.query.expr import Expr, Literal
 from dodona.query.schema import Flag, Schema

@@ -24,7 +24,7 @@ from dodona.errors import BadEffort, BadQuery, Unsupported
 from dodona.oracles.effort import Effort
 from dodona.oracles.oracle import Oracle, Question
 from dodona.oracles.synopsis import Synopsis
-from dodona.privacy.budget import Cost
+from dodona.privacy.cost import Cost
 from dodona.query.expr import Call, Column
 from dodona.query.schema import Schema
 from dodona.query.unit import Unit

@@ -127,7 +127,7 @@ def plan_small_database(
 
 def _plan_selection(rows: int, members: int, size: int, candidates: int, e: float | None, bill: Bill) -> Outlook:
     """n sqrt(ln(2|C|)/(2m)) for the best database, (2/epsilon) ln(M/delta) for the choice, 1 for rounding."""
-    chosen = 2 * math.log(candidates / (1 - STATED)) / _strength(bill) if bill.amount else 0.0
+    chosen = 2 * math.log(candidates / (1 - STATED)) / bill.strength if bill.amount else 0.0
     part = best_error(rows, members, size) / rows
     outcome, needed, why = Outcome.FEASIBLE, None, ""
     if e is not None and e <= part:
@@ -154,7 +154,7 @@ def _plan_iterative(
     half = effort.part(CERTIFICATE / 2)
     price = oracle.price(Value(concepts.typical(oracle.schema)), confidence=(1 + STATED) / 2, effort=half)
     # A choice among 2|C| scores at epsilon' is within (2/epsilon') ln(2|C|/delta') of the best.
-    strength = _strength(price.cost)
+    strength = price.cost.strength
     chosen = 2 * math.log(2 * members * 2 / (1 - STATED)) / strength if price.cost.amount else 0.0
     own = chosen + float(np.max(price.margin)) + 1
     judged, needed = within(oracle, own, e)
@@ -169,11 +169,6 @@ def _outlook(size: int, method: str, *known: Any) -> Outlook:
     """Both methods promise the same thing, for all members at once."""
     found = Outlook(f"a synthetic table of {size} rows", *known)
     return replace(found, method=method, measure="the worst member of the class", scale="rows", confidence=STATED)
-
-
-def _strength(bill: Bill) -> float:
-    """The epsilon of the exponential mechanism: rho = epsilon^2/8 where the budget is of rho."""
-    return math.sqrt(8 * bill.amount) if bill.unit == "rho" else bill.amount
 
 
 def _checked_rows(oracle: Oracle, size: int, rounds: int | None, method: str) -> int:

@@ -184,8 +184,7 @@ def tolerance_of(oracle: Oracle, concepts: Learnable, rounds: int, effort: Effor
     rows, part = int(oracle.rows or 1), effort.part(_in_each(rounds))
     failure = (1 - CERTAIN) / (4 * rounds)
     price = oracle.price(Value(concepts.typical(oracle.schema)), confidence=min(1 - failure, _SUREST), effort=part)
-    amount = price.cost.amount
-    strength = math.sqrt(8 * amount) if price.cost.unit == "rho" else amount
+    strength = price.cost.strength
     choice = 2 / strength * math.log(concepts.size(oracle.schema) / failure) if strength else 0.0
     return max(float(np.max(price.margin)), choice) / (2 * rows)
 

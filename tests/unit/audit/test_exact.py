@@ -35,7 +35,7 @@ from dodona.mechanisms.cube import CubeResponse
 from dodona.mechanisms.parity import COIN, ParitySolver
 from dodona.mechanisms.weights import Rounds
 from dodona.papers.stitched import Stitched
-from dodona.privacy.budget import Cost
+from dodona.privacy.cost import Cost
 
 HALF, ONE, TWO = F(1, 2), F(1), F(2)
 

@@ -8,7 +8,7 @@ import pytest
 
 from dodona.bounds import Outcome, Outlook, sulq
 from dodona.errors import BadEffort
-from dodona.privacy.budget import Cost
+from dodona.privacy.cost import Cost
 from dodona.privacy.numbers import sulq_epsilon_of
 
 

@@ -31,14 +31,6 @@ def test_exp_bracket_at_the_ends():
         fixed.exp_bracket(Fraction(-1), 64)
 
 
-@pytest.mark.parametrize("precision", [10, 64, 500])
-def test_pi_bracket_contains_pi(precision):
-    low, high = fixed.pi_bracket(precision)
-    with mpmath.workdps(300):
-        assert low < mpmath.pi * mpmath.mpf(2) ** precision < high
-    assert high - low <= 2
-
-
 @given(st.fractions(min_value=Fraction(1, 10**30), max_value=10**30))
 def test_dyadic_above_is_above_and_close_and_small(x):
     y = fixed.dyadic_above(x)

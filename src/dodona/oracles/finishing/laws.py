@@ -23,7 +23,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dodona.mechanisms import DiscreteGaussian, DiscreteLaplace
+from dodona.mechanisms import DiscreteLaplace
+from dodona.mechanisms.rounded import GAUSSIAN
 from dodona.oracles.ratios import STEPS, UP, Sums, normal_within, sums_of
 
 Floats = NDArray[Any]
@@ -117,7 +118,8 @@ class Law:
     @staticmethod
     def of(spread: Floats, grain: Floats | None, confidence: float, mechanism: str) -> Law:
         """The family where it is a curator's, and wide enough to be treated as continuous."""
-        kind = {DiscreteGaussian.name: "gaussian", DiscreteLaplace.name: "laplace"}.get(mechanism, "stated")
+        known = dict.fromkeys(GAUSSIAN, "gaussian") | {DiscreteLaplace.name: "laplace"}
+        kind = known.get(mechanism, "stated")
         if kind != "stated" and (grain is None or not bool(np.all(spread >= STEPS * grain))):
             kind = "stated"
         return Law(kind, confidence, mechanism)

@@ -29,7 +29,8 @@ from fractions import Fraction
 from math import ceil
 
 from dodona.errors import Refused, Unsupported
-from dodona.privacy.budget import UNITS, Cost
+from dodona.privacy.budget import UNITS
+from dodona.privacy.cost import Cost
 from dodona.privacy.ledger import CHARGE, MAIN, PURE, Charge, Entry, Ledger, Receipt, Verified
 
 _NOTE = re.compile(r"; pure epsilon units=([0-9]{1,30})\Z", re.ASCII)

@@ -56,7 +56,7 @@ class Task:
 
     @property
     def concentrated(self) -> bool:
-        return self.bill.unit == "rho"
+        return self.bill.unit in ("rho", "mu^2")
 
     @property
     def noise(self) -> float:
