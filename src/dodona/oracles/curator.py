@@ -1,8 +1,7 @@
 """A trusted server adds noise once: the SuLQ database (Blum, Dwork, McSherry, Nissim 2005).
 
 A question is refused, or priced, charged durably, and only then computed (docs/design.md; HOSTILE R4). Noise is drawn
-before the rows are read. Whatever goes wrong after the charge costs budget, never privacy: one fixed exception, no
-refund.
+before the rows are read. What goes wrong after the charge costs budget, never privacy: one fixed exception, no refund.
 """
 
 from __future__ import annotations

@@ -312,10 +312,8 @@ def _offers(effort: Effort, budget: Budget, asked: OpenKeys, both: bool) -> Iter
         raise BadEffort("keys are found for share=, epsilon= or rho=; from how many people on is told by price().")
     budget.key_units(Cost(Fraction(0), Fraction(0), Fraction(asked.delta)))  # a pure budget has none, and says why
     if not 0 < asked.delta <= budget.keys:
-        raise BadEffort(
-            f"delta must be above 0 and at most the budget's part for keys, {float(budget.keys):g}. "
-            f"Got {float(asked.delta):g}."
-        )
+        most, got = float(budget.keys), float(asked.delta)
+        raise BadEffort(f"delta must be above 0 and at most the budget's part for keys, {most:g}. Got {got:g}.")
     if asked.method in ("", "threshold"):
         moved = asked.each * (2 if both else 1)
         pure = pure_epsilon(effort, budget, over=moved)

@@ -50,7 +50,7 @@ class Cost:
     @staticmethod
     def ranged(epsilon: Fraction) -> Cost:
         """A release whose loss varies by at most epsilon, as the exponential mechanism's does (Dong, Durfee and Rogers
-        2020): rho = epsilon^2/8 (Cesar and Rogers 2021), and mu as if it were epsilon/2-private (``mechanisms/selection.md``).
+        2020): rho = epsilon^2/8 (Cesar and Rogers 2021), and mu as of epsilon/2 (``mechanisms/selection.md``).
         """
         return Cost(epsilon, epsilon * epsilon / 8, Fraction(0), Fraction(0), ((epsilon / 2, 1),))
 

@@ -20,10 +20,8 @@ from numpy.typing import NDArray
 
 from dodona.mechanisms import Bits, SecureBits
 from dodona.mechanisms.fixed import exp_bracket
-from dodona.mechanisms.mechanism import AdditiveNoise, Mechanism, ReportLaw, ShiftLaw
+from dodona.mechanisms.mechanism import AdditiveNoise, Mechanism, ReportLaw, ShiftLaw, ShownLaw
 from dodona.mechanisms.selection import ChoiceLaw, Chooser
-from dodona.mechanisms.mechanism import ShownLaw
-from dodona.mechanisms.threshold import 
 
 FALSE_ALARM = 1e-6
 _MOST_DRAWS = 4_000_000
