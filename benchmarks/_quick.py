@@ -82,6 +82,12 @@ def learn_supervised(module: Any) -> None:
     print(module.ours("breast_cancer", rows, y, bounds, 1.0))
 
 
+def learn_trees(module: Any) -> None:
+    """One split of one data set."""
+    module.SEEDS["breast_cancer"] = 1
+    print(module.report("breast_cancer", 1.0))
+
+
 def learn_unsupervised(module: Any) -> None:
     """One epsilon, one data set."""
     module.EPSILONS = (1.0,)
@@ -197,6 +203,7 @@ WAYS: dict[str, Callable[[Any], Any]] = {
     "engines_spark": elsewhere,
     "halfspaces": halfspaces,
     "learn_supervised": learn_supervised,
+    "learn_trees": learn_trees,
     "learn_unsupervised": learn_unsupervised,
     "ledger": ledger,
     "local": local,

@@ -14,7 +14,16 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from dodona.learn import ID3, GaussianNB, LogisticRegression, Perceptron, Ridge
+from dodona.learn import (
+    ID3,
+    BoostedTrees,
+    GaussianNB,
+    LinearRegression,
+    LinearSVC,
+    LogisticRegression,
+    Perceptron,
+    Ridge,
+)
 from tests.support.estimators import SameNoise
 from tests.support.labels import ToldLabels
 
@@ -31,11 +40,23 @@ class ToldBayes(SameNoise, ToldLabels, GaussianNB):
     """Scikit-learn's checks state no classes."""
 
 
+class ToldVectors(SameNoise, ToldLabels, LinearSVC):
+    """Scikit-learn's checks state no classes."""
+
+
+class ToldBoosted(SameNoise, ToldLabels, BoostedTrees):
+    """Scikit-learn's checks state no classes."""
+
+
 class ToldTree(SameNoise, ToldLabels, ID3):
     """Scikit-learn's checks state no classes."""
 
 
 class SameRidge(SameNoise, Ridge):
+    """Its noise is the same at every fit."""
+
+
+class SameLine(SameNoise, LinearRegression):
     """Its noise is the same at every fit."""
 
 
@@ -45,6 +66,9 @@ ESTIMATORS = [
     ToldRegression(max_iter=30, **LOUD),
     ToldBayes(**LOUD),
     ToldTree(**LOUD),
+    ToldVectors(max_iter=30, **LOUD),
+    ToldBoosted(n_estimators=3, **LOUD),
+    SameLine(bounds_y=(-400, 400), **LOUD | {"bounds": (-5, 5)}),
     SameRidge(bounds_y=(-400, 400), **LOUD | {"bounds": (-5, 5)}),
 ]
 
@@ -56,7 +80,7 @@ def test_scikit_learns_own_checks(estimator: object, check: functools.partial[No
     check(estimator)
 
 
-CLASSIFIERS = [Perceptron, LogisticRegression, GaussianNB, ID3]
+CLASSIFIERS = [Perceptron, LogisticRegression, LinearSVC, BoostedTrees, GaussianNB, ID3]
 
 
 def clouds(rows: int = 3000) -> tuple[np.ndarray, np.ndarray]:

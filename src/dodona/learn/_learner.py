@@ -29,7 +29,7 @@ from dodona.learn._encoding import Feature, features_of
 from dodona.oracles.answer import Bill, Price
 from dodona.oracles.oracle import Given, Oracle, Request
 from dodona.oracles.view import Front
-from dodona.privacy.numbers import exact
+from dodona.privacy.numbers import epsilon_of, exact
 from dodona.query.expr import Call, Column, Expr, Literal
 from dodona.query.schema import Category, Flag, Label, Real, Schema
 from dodona.query.schema import Column as SchemaColumn
@@ -68,11 +68,15 @@ class Spent:
         unit = next((bill.unit for bill in bills if bill.unit != "nothing"), "nothing")
         return Spent(sum(bill.amount for bill in bills), unit, sum(bill.share for bill in bills), len(bills))
 
+    @property
+    def counted(self) -> str:
+        """1 question, 2 questions."""
+        return f"{self.questions} question{'' if self.questions == 1 else 's'}"
+
     def __str__(self) -> str:
-        many = f"{self.questions} question{'' if self.questions == 1 else 's'}"
         if self.unit == "nothing":
-            return f"free ({many})"
-        return f"{self.unit} {self.amount:.4g} ({_percent(self.share)} of the budget) in {many}"
+            return f"free ({self.counted})"
+        return f"{self.unit} {self.amount:.4g} ({_percent(self.share)} of the budget) in {self.counted}"
 
 
 def _percent(share: float) -> str:
@@ -86,10 +90,11 @@ class Recorded(Front):
     of work.
     """
 
-    def __init__(self, behind: Oracle, work: str) -> None:
+    def __init__(self, behind: Oracle, work: str = "learner") -> None:
         super().__init__(behind)
+        self.work = work
         self._bills: list[Bill] = []
-        self._name = f"{re.sub('[^A-Za-z0-9_.-]', '_', work)[:80]}:{secrets.token_hex(8)}"
+        self._name = f"{re.sub('[^A-Za-z0-9_.-]', '_', work.replace(' of ', '.', 1))[:80]}:{secrets.token_hex(8)}"
 
     @property
     def bills(self) -> tuple[Bill, ...]:
@@ -111,7 +116,8 @@ class Recorded(Front):
 class Learner(BaseEstimator):  # type: ignore[misc]
     """Abstract: a scikit-learn estimator that learns through an oracle.
 
-    After ``fit``: ``cost_`` (``Spent``), ``receipt_`` (the bills, in order). ``notes`` adds lines to the summary.
+    After ``fit``: ``cost_`` (``Spent``), ``receipt_`` (the bills, in order), ``epsilon_`` and ``delta_`` (what the fit
+    by itself promises), ``summary_`` (one line). ``notes`` adds lines to the summary.
     ``states_errors``: whether a fitted attribute says how far off what was learned is; where none does, the summary
     says that.
     """
@@ -119,6 +125,9 @@ class Learner(BaseEstimator):  # type: ignore[misc]
     states_errors: ClassVar[bool] = False
     cost_: Spent
     receipt_: tuple[Bill, ...]
+    epsilon_: float
+    delta_: float
+    summary_: str
 
     def notes(self) -> list[str]:
         """What else a reader of the summary should know; lines of text."""
@@ -167,9 +176,32 @@ def share_of(estimator: Any) -> Fraction:
 
 
 def finish(estimator: Any, oracle: Recorded) -> None:
-    """Writes what the fit cost on the estimator."""
+    """Writes what the fit cost, and promises, on the estimator."""
     estimator.receipt_ = oracle.bills
-    estimator.cost_ = Spent.of(oracle.bills)
+    estimator.cost_ = spent = Spent.of(oracle.bills)
+    estimator.epsilon_, estimator.delta_ = _promised(spent, oracle)
+    epsilon = f"epsilon {estimator.epsilon_:.3g}" + (f" at delta {estimator.delta_:.3g}" if estimator.delta_ else "")
+    promise = "nothing spent" if spent.unit == "nothing" else f"{epsilon}, {_percent(spent.share)} of the budget"
+    estimator.summary_ = f"{oracle.work}: {promise}, {spent.counted}"
+
+
+SHOWN_DELTA = Fraction(1, 10**6)
+"""At which rho is read where the budget states no delta."""
+
+
+def _promised(spent: Spent, oracle: Recorded) -> tuple[float, float]:
+    """The (epsilon, delta) of all that was charged here, by itself; 0 where nothing was."""
+    if spent.unit != "rho":
+        return (spent.amount if spent.unit == "epsilon" else 0.0), 0.0
+    behind: Any = oracle
+    while isinstance(behind, Front):
+        behind = behind._behind
+    budget = getattr(behind, "budget", None)
+    delta = SHOWN_DELTA if budget is None or not budget.delta else budget.delta - budget.keys
+    found = epsilon_of(Fraction(spent.amount), delta)
+    if budget is not None and budget.epsilon is not None:  # all of a budget keeps its promise, however it is rounded
+        found = min(found, budget.epsilon)
+    return float(found), float(delta)
 
 
 def counted_rounds(count: int) -> str:
@@ -193,7 +225,7 @@ class Task:
 
     def recorded(self, estimator: object) -> Recorded:
         """The oracle, for the questions of this estimator's fit."""
-        of = "" if self.target is None else f".{self.target}"
+        of = "" if self.target is None else f" of {self.target}"
         return Recorded(self.oracle, f"{type(estimator).__name__}{of}")
 
     @property

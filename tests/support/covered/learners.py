@@ -14,6 +14,7 @@ from dodona.learn import (
     CompressionLearner,
     ConjunctionLearner,
     KMeans,
+    LinearRegression,
     Ridge,
     WeakLearner,
 )
@@ -61,7 +62,7 @@ def rows_of(truth: Truth, name: str) -> Any:
 def coefficients(made: Any, truth: Truth, question: Any, confidence: float) -> Told:
     """Against those of the same rows, drawn into the same ball, without noise."""
     del question, confidence
-    task = task_of(Ridge(), truth.exact, "income", kind="number")
+    task = task_of(type(made)(), truth.exact, "income", kind="number")
     target = _target(task)
     moments = truth(_question(task, target, exact=False))
     fit = _solve(symmetric(moments, len(task.features) + 2), 0.0, made.alpha, task.features, truth.exact.schema)
@@ -150,6 +151,18 @@ LEARNERS: tuple[Covered, ...] = (
         sure=0.95,
         quick=World(rows=6000, epsilon=2.0),
         runs=40,
+    ),
+    Covered(
+        "coefficients of linear regression",
+        ("learner:LinearRegression.coef_error_", "learner:LinearRegression.intercept_error_"),
+        people,
+        fitted(LinearRegression, "income"),
+        coefficients,
+        (Asked((None,)),),
+        proven=False,
+        sure=0.95,
+        quick=World(rows=6000, epsilon=2.0),
+        runs=20,
     ),
     Covered(
         "gap of the agnostic learner",

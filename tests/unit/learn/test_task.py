@@ -11,6 +11,7 @@ import pytest
 import dodona.learn as rooms
 from dodona.errors import BadEffort, BadQuery
 from dodona.learn._learner import Recorded, Spent, rounds, task_of
+from dodona.learn.logistic import LogisticRegression
 from dodona.learn.pca import PCA
 from dodona.learn.perceptron import Perceptron
 from dodona.oracles.curator import Curator
@@ -84,6 +85,23 @@ def test_summary_before_and_after() -> None:
     model.fit(Exact(conformance_table()))
     assert "cost: free" in str(model)
     assert repr(model) == "PCA(n_components=1)"
+
+
+def test_a_fit_says_in_one_line_what_it_promises() -> None:
+    """All of a budget is its epsilon; parts of it say their own, at its delta; what is free says that."""
+    rows = np.random.default_rng(1).uniform(-1, 1, (2000, 2))
+    whole = PCA(1, epsilon=0.7, delta=1e-6, bounds=(-1, 1)).fit(rows)
+    assert (whole.epsilon_, whole.delta_) == (pytest.approx(0.7, abs=1e-6), 1e-6)
+    assert whole.epsilon_ <= 0.7
+    pure = PCA(1, epsilon=0.7, bounds=(-1, 1)).fit(rows)
+    assert (pure.epsilon_, pure.delta_) == (pytest.approx(0.7), 0.0)
+    curator = seeded_curator(conformance_table(), Budget(epsilon=1, delta=1e-6), seed=0)
+    part = LogisticRegression(share=0.1).fit(curator, y="smoker")
+    assert 0.1 < part.epsilon_ < 0.5  # a tenth of rho is about a third of epsilon
+    said = f"LogisticRegression of smoker: epsilon {part.epsilon_:.3g} at delta 1e-06, 10% of the budget, "
+    assert part.summary_ == f"{said}{part.cost_.questions} questions"
+    free = PCA(1).fit(Exact(conformance_table()))
+    assert (free.epsilon_, free.summary_) == (0.0, f"PCA: nothing spent, {free.cost_.counted}")
 
 
 def test_public_names_are_lazy_and_all_listed() -> None:
