@@ -8,6 +8,7 @@
     │   ├── BadSchema            the schema or its file does not say what it must
     │   ├── BadTable             the data is missing, empty, or not what the schema says
     │   ├── BadEffort            epsilon, rho, share or tolerance is absent, doubled or out of range
+    │   ├── AddressTaken         a server cannot listen there: the port is taken, or the address another machine's
     │   ├── BudgetSpent          the price is more than what is left
     │   └── Unsupported          this oracle, engine or budget cannot do that, by its nature
     ├── LedgerError              the ledger cannot be trusted or reached; no answer leaves
@@ -51,6 +52,10 @@ class BadTable(Refused):
 
 class BadEffort(Refused):
     """An effort (tolerance, share, epsilon, rho, confidence) that is absent, doubled or out of range."""
+
+
+class AddressTaken(Refused):
+    """A server cannot listen where it was told to: the port is taken, or the address is not of this machine."""
 
 
 class BudgetSpent(Refused):

@@ -1,7 +1,8 @@
 """The command line: ``dodona``. Thin: each command reads a ``survey.toml``, asks the library, and prints.
 
 Exit codes: 0 done; 1 internal fault; 2 refused, nothing was charged; 3 the budget does not allow it, nothing was
-charged; 4 the ledger cannot be trusted or reached; 5 charged, but the answer was lost; 130 interrupted.
+charged; 4 the ledger cannot be trusted or reached; 5 charged, but the answer was lost; 6 a server's port is taken; 130
+interrupted.
 """
 
 from __future__ import annotations
@@ -23,16 +24,16 @@ from dodona.cli.publish import release, synopsis_app
 from dodona.cli.questions import ask, explain, price, sql
 from dodona.cli.survey import check, ledger_app, make_ledger, schema_app
 from dodona.cli.waiting import Stopped
-from dodona.errors import AnswerLost, BudgetSpent, DodonaError, LedgerError, Refused
+from dodona.errors import AddressTaken, AnswerLost, BudgetSpent, DodonaError, LedgerError, Refused
 
-FAULT, REFUSED, SPENT, LEDGER, LOST, INTERRUPTED = 1, 2, 3, 4, 5, 130
+FAULT, REFUSED, SPENT, LEDGER, LOST, TAKEN, INTERRUPTED = 1, 2, 3, 4, 5, 6, 130
 
 app = typer.Typer(
     help="Ask questions of sensitive data and get answers with a proof of privacy.\n\n"
     "Start: dodona new YOUR-FILE.csv (or, to try things: dodona sample survey.parquet --schema survey.toml);\n"
     "then price, ask and sql with survey.toml.",
     epilog="Exit codes: 0 done; 1 internal fault; 2 refused, nothing charged; 3 budget spent, nothing charged; "
-    "4 ledger; 5 charged but the answer was lost; 130 interrupted.",
+    "4 ledger; 5 charged but the answer was lost; 6 a port is taken; 130 interrupted.",
     add_completion=False,
     no_args_is_help=True,
     rich_markup_mode=None,  # plain help: quick to start, and readable in any terminal
@@ -69,6 +70,7 @@ def main() -> None:
 def _fail(error: DodonaError) -> None:
     kinds: list[tuple[type[DodonaError], str, int]] = [
         (BudgetSpent, "budget", SPENT),
+        (AddressTaken, "address", TAKEN),
         (Refused, "refused", REFUSED),
         (LedgerError, "ledger", LEDGER),
         (AnswerLost, "answer lost", LOST),
@@ -129,7 +131,7 @@ def serve(
     ] = None,
 ) -> None:
     """Serve surveys over HTTP: the API and the page. Prints a curator's key where the key store is new."""
-    from dodona.server.app import serve as start
+    from dodona.server.run import serve as start
     from dodona.server.settings import Settings
 
     settings = Settings(

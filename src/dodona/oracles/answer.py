@@ -297,6 +297,7 @@ class Price:
                 "proven": self.proven,
                 "grain": None if self.grain is None else _short(self.grain),
                 "columns": [vars(column) for column in self.columns],
+                "mean_margin": _short(self.tolerance) if self.rows else None,
             }
         )
 

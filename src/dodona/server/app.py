@@ -1,17 +1,14 @@
-"""The application (every route, one way to fail, one set of headers), and how it is started.
-
-Starting checks everything that can be checked before the first request, then hands over to uvicorn.
-"""
+"""The application: every route, one way to fail, one set of headers; and the edge, one connection each."""
 
 from __future__ import annotations
 
 import asyncio
+import atexit
 import contextlib
 import gc
 import importlib
-import signal
 import sys
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from functools import lru_cache
 from typing import Any, cast
 
@@ -24,11 +21,9 @@ from starlette.responses import PlainTextResponse, Response
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from dodona import __version__
-from dodona.errors import DodonaError, Refused
-from dodona.privacy.ledger.postgres_store import is_address
-from dodona.server import shapes, surveys
+from dodona.errors import DodonaError
+from dodona.server import reference, shapes, surveys
 from dodona.server.guard import Guard, Problem, fault, not_found, problem_of
-from dodona.server.keys import KeyStore
 from dodona.server.routes import json_response, key_routes, page_routes, questions, releases
 from dodona.server.routes import router as dataset_routes
 from dodona.server.service import Service, require
@@ -53,6 +48,7 @@ def from_environment() -> Guard:
             importlib.import_module(name)
     gc.collect()
     gc.freeze()
+    atexit.register(gc.unfreeze)  # libraries count what is left of them at the end, and print it
     return app
 
 
@@ -81,6 +77,7 @@ def make_app(settings: Settings) -> Guard:
     app.include_router(surveys.router(SurveyStore(settings.survey_file)))
     app.include_router(page_routes())
     _add_operations(app, service)
+    _add_docs(app)
     app.openapi = lambda: shapes.description(app)  # type: ignore[method-assign]
     for kind in (Problem, DodonaError, HTTPException, RequestValidationError, Exception):
         app.add_exception_handler(kind, problem_response)
@@ -100,6 +97,13 @@ def _add_operations(app: FastAPI, service: Service) -> None:
         await require(request, "curator")
         text = await service.off_loop(lambda: service.metrics.text([data.figures() for data in service.datasets]))
         return PlainTextResponse(text, media_type="text/plain; version=0.0.4")
+
+
+def _add_docs(app: FastAPI) -> None:
+    @app.get("/docs", include_in_schema=False)
+    async def docs(request: Request) -> Response:
+        """The API as a page; examples name the address it was asked at."""
+        return reference.page(app.openapi(), str(request.base_url).rstrip("/"))
 
 
 async def problem_response(request: Request, error: Exception) -> Response:
@@ -206,80 +210,3 @@ def _stop(timer: asyncio.TimerHandle | None) -> None:
 @lru_cache(maxsize=1)
 def _most_of_one_address() -> int:
     return Settings.from_environment().connections
-
-
-GRACE = 30
-"""Seconds that questions at work get when the server is told to stop."""
-
-
-def first_key(settings: Settings) -> str | None:
-    """A curator's token, where the key store has none for a curator yet; it is shown this once."""
-    store = KeyStore(settings.key_file)
-    try:
-        return None if store.has_curator() else store.add("curator", role="curator")[1]
-    finally:
-        store.close()
-
-
-def kept_here(settings: Settings) -> str:
-    """What a ledger in PostgreSQL does not share with servers on other machines, and the files that hold it."""
-    return (
-        f"the ledger is in PostgreSQL; keys live in {settings.key_file} and surveys in {settings.survey_file}, on this "
-        "machine only: servers on other machines do not know them, nor their revocations."
-    )
-
-
-def serve(settings: Settings, say: Callable[[str], None]) -> None:
-    """Serve until told to stop."""
-    try:
-        import uvicorn
-    except ImportError:
-        raise Refused("the server needs its extra: pip install 'dodona[server]'.") from None
-    from dodona.server.datasets import Datasets
-
-    datasets = Datasets(settings, say)  # refuses now, not in a worker's log; makes ledgers now, and says so
-    names = ", ".join(dataset.name for dataset in datasets)
-    shared = any(is_address(settings.ledger or dataset.config.ledger) for dataset in datasets)
-    datasets.close()
-    token = first_key(settings)
-    say(f"dodona: serving {names} at {settings.url}")
-    if token is not None:
-        say(f"curator key (shown once): {token}")
-    if shared:
-        say(kept_here(settings))
-    settings.to_environment()
-    # uvicorn finishes what is at work, then raises the signal again for whoever was there before: us.
-    signal.signal(signal.SIGTERM, _end)
-    _raise_open_files()
-    uvicorn.run(
-        "dodona.server.app:from_environment",
-        factory=True,
-        ws="none",
-        http="dodona.server.app:Edge",  # which limits time and connections; sizes are limited below
-        host=settings.host,
-        port=settings.port,
-        workers=settings.workers,
-        ssl_certfile=settings.tls_cert,
-        ssl_keyfile=settings.tls_key,
-        access_log=False,  # its lines would hold addresses as sent; ours are in the audit log
-        log_level="warning",
-        server_header=False,
-        proxy_headers=False,
-        timeout_keep_alive=30,
-        timeout_graceful_shutdown=GRACE,
-        h11_max_incomplete_event_size=65_536,
-        limit_concurrency=1000,
-    )
-
-
-def _raise_open_files() -> None:
-    """As many connections as the machine allows us: those that wait for TLS are counted by nobody else."""
-    with contextlib.suppress(ImportError, OSError, ValueError):
-        import resource
-
-        _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
-        resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
-
-
-def _end(*_: object) -> None:
-    sys.exit(0)

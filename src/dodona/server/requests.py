@@ -9,9 +9,10 @@ import asyncio
 import json
 import math
 import re
+from decimal import Decimal
 from typing import Annotated, Any, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 from starlette.requests import ClientDisconnect, Request
 
 from dodona.errors import BadQuery
@@ -19,18 +20,40 @@ from dodona.oracles.effort import Effort
 from dodona.query.unit import MOST_ROWS, Bounds
 from dodona.server.guard import MOST_BYTES, Problem, too_large
 
+
+class Written(float):
+    """A number of JSON with its text, where the nearest double is not that number."""
+
+    text: str
+
+    @staticmethod
+    def of(text: str) -> float:
+        """As a double where that says the same, exactly; else with its text."""
+        value = Written(text)
+        value.text = text
+        return float(value) if Decimal(repr(float(value))) == Decimal(text) else value
+
+
+def _as_written(value: Any) -> Any:
+    """The text of a number that no double holds."""
+    return value.text if isinstance(value, Written) else value
+
+
 Amount = Annotated[
-    str | int,
+    str | int | float,
+    BeforeValidator(_as_written),
     Field(
-        description='A number that bears privacy: text such as "0.05" or "1/20", or a whole number; no JSON float.',
+        description='A number that bears privacy, taken exactly as it is written: 0.05, or text: "0.05", "1/20".',
         json_schema_extra={
             "anyOf": [
                 {"type": "string", "pattern": "^[0-9./eE+-]{1,90}$"},
-                {"type": "integer", "minimum": 0, "maximum": 1000000},
+                {"type": "number", "minimum": 0, "maximum": 1000000},
             ]
         },
     ),
 ]
+_AMOUNTS = frozenset({"tolerance", "share", "epsilon", "rho", "confidence"})
+"""Where a number's text is kept: everywhere else it is a double."""
 Text = Annotated[str, Field(min_length=1, max_length=4096)]
 Number = float | list[Any]
 Most = Annotated[int, Field(ge=1, le=MOST_ROWS)]
@@ -191,6 +214,8 @@ def checked(kind: type[Body], data: Any) -> Body:
 DEEPEST = 128
 """Brackets inside brackets. A row expression of n levels takes 2n of them, a query around it some 16."""
 _DIGITS = 19
+_EXACT = 15
+"""Characters that are a number which a double holds as it is written: it has 15 digits at least."""
 # A string, whole; or one bracket. Strings are consumed so that brackets inside them do not count.
 _TOKEN = re.compile(rb'"(?:[^"\\]|\\.)*"|[\[{]|[\]}]', re.DOTALL)
 _OPEN, _CLOSE = frozenset(b"[{"), frozenset(b"]}")
@@ -234,7 +259,16 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     for name, value in pairs:
         _check_text(name)
         _check_text(value)
+        if isinstance(value, Written | list) and name not in _AMOUNTS:
+            made[name] = _doubles(value)
     return made
+
+
+def _doubles(value: Any) -> Any:
+    """Numbers as doubles, in lists as well; objects within have been seen already."""
+    if isinstance(value, list):
+        return [_doubles(one) if isinstance(one, Written | list) else one for one in value]
+    return float(value)
 
 
 def _check_text(value: Any) -> None:
@@ -253,7 +287,7 @@ def _float(text: str) -> float:
     value = float(text)
     if not math.isfinite(value):
         raise _bad("a number is beyond the range of a double")
-    return value
+    return Written.of(text) if len(text) > _EXACT else value
 
 
 def _int(text: str) -> int:

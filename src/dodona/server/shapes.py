@@ -33,10 +33,15 @@ class Price(BaseModel):
     proven: bool
     grain: Numbers | None
     columns: list[Expected]
+    mean_margin: Numbers | None
 
 
 class Answer(BaseModel):
-    """Noisy sums over rows with their error."""
+    """Noisy sums over rows with their error: ``total`` within ``margin``, and per row ``mean`` within ``mean_margin``.
+
+    The two of the mean are null where the number of rows is private. ``low`` and ``high`` are the ends of the mean, or,
+    where there is none, of the total.
+    """
 
     question: str
     total: Numbers
@@ -50,6 +55,10 @@ class Answer(BaseModel):
     proven: bool
     leaves_out: list[str]
     grain: Numbers | None
+    mean: Numbers | None
+    mean_margin: Numbers | None
+    low: Numbers
+    high: Numbers
 
 
 class Rows(BaseModel):
@@ -173,7 +182,7 @@ class KeyPage(BaseModel):
 
 
 class Synopsis(BaseModel):
-    """What is known of a published synopsis."""
+    """What is known of a published synopsis; ``draws``: whether it gives made-up rows."""
 
     id: str
     about: str
@@ -182,6 +191,7 @@ class Synopsis(BaseModel):
     rows: int | None
     cost: Bill
     columns: list[str]
+    draws: bool
 
 
 class SynopsisPage(BaseModel):
@@ -339,10 +349,12 @@ def reads(shown: type[Any], status: int = 200) -> dict[str, Any]:
     return {"response_model": shown, "status_code": status, "responses": problems(*_ALWAYS, 422)}
 
 
-def asks(body: type[BaseModel], shown: type[Any], status: int = 200) -> dict[str, Any]:
-    """A route with a body."""
+def asks(body: type[BaseModel], shown: type[Any], status: int = 200, *, example: Any = None) -> dict[str, Any]:
+    """A route with a body; ``example``: one that the demo's survey answers, for the description and ``/docs``."""
     _BODIES[body.__name__] = body
-    content = {"application/json": {"schema": {"$ref": _REF.format(model=body.__name__)}}}
+    content: dict[str, Any] = {"application/json": {"schema": {"$ref": _REF.format(model=body.__name__)}}}
+    if example is not None:
+        content["application/json"]["example"] = example
     return {
         "response_model": shown,
         "status_code": status,
@@ -351,9 +363,9 @@ def asks(body: type[BaseModel], shown: type[Any], status: int = 200) -> dict[str
     }
 
 
-def asks_once(body: type[BaseModel], shown: type[Any]) -> dict[str, Any]:
+def asks_once(body: type[BaseModel], shown: type[Any], *, example: Any = None) -> dict[str, Any]:
     """A route with a body whose retry is safe."""
-    route = asks(body, shown)
+    route = asks(body, shown, example=example)
     route["openapi_extra"] = {**route["openapi_extra"], "parameters": [_ONCE]}
     return route
 

@@ -82,7 +82,7 @@ async def keys(request: Request) -> Response:
     return json_response({"items": [shown(key) for key in service.keys.all()], "next": None})
 
 
-@key_routes.post("", **asks(KeyBody, shapes.NewKey, 201))
+@key_routes.post("", **asks(KeyBody, shapes.NewKey, 201, example={"analyst": "anna", "share": 0.3}))
 async def add(request: Request) -> Response:
     """A new key; its token is in this response and nowhere else."""
     service: Service = request.app.state.service

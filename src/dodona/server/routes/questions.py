@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 from fastapi import APIRouter
 from starlette.requests import Request as HttpRequest
 from starlette.responses import Response
@@ -33,9 +34,14 @@ from dodona.server.shapes import asks, asks_once
 MOST_NUMBERS = 500_000
 """Numbers in one answer: what leaves, and what the ledger stores with the charge."""
 router = APIRouter(prefix="/v1/datasets/{dataset}", tags=["questions"])
+_QUESTION = {"question": "age >= 65 AND smoker", "effort": {"share": 0.01}}
+_GROUPS = "SELECT region, COUNT(*) AS n, AVG(income) AS mean FROM survey GROUP BY region"
+_SELECT = {"sql": _GROUPS, "effort": {"share": 0.01}}
+_LOSSES = {"columns": ["age", "income"], "effort": {"share": 0.01}}
+_CHOICE = {"candidates": ["age < 30", "age BETWEEN 30 AND 60", "age > 60"], "effort": {"share": 0.01}}
 
 
-@router.post("/price", **asks(requests.QuestionBody, outputs.Price))
+@router.post("/price", **asks(requests.QuestionBody, outputs.Price, example=_QUESTION))
 async def price(request: HttpRequest, dataset: str) -> Response:
     """What a question would cost and how good its answer would be; reads no row, charges nothing."""
     service, key, data = await _opened(request, dataset)
@@ -43,7 +49,7 @@ async def price(request: HttpRequest, dataset: str) -> Response:
     return Response(found.to_json(), media_type="application/json")
 
 
-@router.post("/ask", **asks_once(requests.QuestionBody, outputs.Answer))
+@router.post("/ask", **asks_once(requests.QuestionBody, outputs.Answer, example=_QUESTION))
 async def ask(request: HttpRequest, dataset: str) -> Response:
     """Charge, then answer with noise."""
 
@@ -52,10 +58,10 @@ async def ask(request: HttpRequest, dataset: str) -> Response:
         oracle, asked = _make_request(body, data, key)
         return oracle.answer(replace(asked, key=name, most=MOST_NUMBERS))
 
-    return await _charged(request, dataset, work, lambda answer: answer.to_json())
+    return await _charged(request, dataset, work, outward)
 
 
-@router.post("/sql", **asks_once(requests.SqlBody, outputs.Rows))
+@router.post("/sql", **asks_once(requests.SqlBody, outputs.Rows, example=_SELECT))
 async def sql(request: HttpRequest, dataset: str) -> Response:
     """Charge, then answer a SELECT as a table of estimates with error bars."""
 
@@ -68,7 +74,7 @@ async def sql(request: HttpRequest, dataset: str) -> Response:
     return await _charged(request, dataset, work, json.dumps)
 
 
-@router.post("/losses", **asks_once(requests.LossesBody, outputs.Rows))
+@router.post("/losses", **asks_once(requests.LossesBody, outputs.Rows, example=_LOSSES))
 async def losses(request: HttpRequest, dataset: str) -> Response:
     """Charge, then count what the schema's bounds and lists, and the unit's limit, leave out."""
 
@@ -84,7 +90,7 @@ async def losses(request: HttpRequest, dataset: str) -> Response:
     return await _charged(request, dataset, work, json.dumps)
 
 
-@router.post("/select", **asks_once(requests.SelectBody, Selection))
+@router.post("/select", **asks_once(requests.SelectBody, Selection, example=_CHOICE))
 async def select(request: HttpRequest, dataset: str) -> Response:
     """Charge, then choose the candidate with about the largest total."""
 
@@ -147,8 +153,18 @@ def table(rows: Rows, answer: Answer) -> dict[str, Any]:
         **known,
         "notes": rows.notes(),
         "cost": vars(rows.cost),
-        "answer": json.loads(answer.to_json()),
+        "answer": json.loads(outward(answer)),
     }
+
+
+def outward(answer: Answer) -> str:
+    """An answer as it leaves: also per row, where the number of rows is public, and with the ends of the interval."""
+    known = answer.rows is not None
+    centre, half = (answer.mean, answer.margin / max(answer.rows or 1, 1)) if known else (answer.total, answer.margin)
+    more = {"mean": centre if known else None, "mean_margin": half if known else None}
+    more |= {"low": centre - half, "high": centre + half}
+    told = {name: None if value is None else np.asarray(value).tolist() for name, value in more.items()}
+    return f"{answer.to_json()[:-1]}, {json.dumps(told, allow_nan=False)[1:]}"
 
 
 def request_of(given: tuple[str, Any], effort: Effort) -> Request:

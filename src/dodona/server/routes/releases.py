@@ -16,9 +16,10 @@ from dataclasses import asdict, dataclass, replace
 from fractions import Fraction
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
-from fastapi import APIRouter
+from fastapi import APIRouter, Query
+from pydantic import BaseModel
 from starlette.requests import Request as HttpRequest
 from starlette.responses import FileResponse, Response
 
@@ -38,7 +39,7 @@ from dodona.server.guard import not_found
 from dodona.server.keys import Key
 from dodona.server.requests import FreeBody, ReleaseBody, read_body
 from dodona.server.routes import json_response
-from dodona.server.routes.questions import request_of, table
+from dodona.server.routes.questions import outward, request_of, table
 from dodona.server.service import Service, require
 from dodona.server.shapes import asks, problems, reads
 from dodona.synopses import load
@@ -99,6 +100,7 @@ def _oracle(data: Dataset, key: Key, body: ReleaseBody) -> Oracle:
 
 router = APIRouter(prefix="/v1/datasets/{dataset}/releases", tags=["releases"])
 _ID = re.compile(r"[0-9a-f]{16}", re.ASCII)
+_RELEASE = {"kind": "intervals", "settings": {"column": "age"}, "effort": {"share": 0.05}}
 
 
 @dataclass(frozen=True)
@@ -130,7 +132,7 @@ class State:
         os.replace(scratch, folder / f"{self.id}.json")
 
 
-@router.post("", **asks(ReleaseBody, outputs.Started, 202))
+@router.post("", **asks(ReleaseBody, outputs.Started, 202, example=_RELEASE))
 async def start(request: HttpRequest, dataset: str) -> Response:
     """Begin a release in the background; follow it by its id."""
     service, key, data = await _opened(request, dataset)
@@ -150,7 +152,7 @@ async def start(request: HttpRequest, dataset: str) -> Response:
     return json_response({"id": state.id}, 202)
 
 
-@router.post("/price", **asks(ReleaseBody, outputs.ReleasePrice))
+@router.post("/price", **asks(ReleaseBody, outputs.ReleasePrice, example=_RELEASE))
 async def price(request: HttpRequest, dataset: str) -> Response:
     """What a release would cost, and how far off its synopsis would be; reads no row, charges nothing."""
     service, key, data = await _opened(request, dataset)
@@ -266,7 +268,43 @@ async def download(request: HttpRequest, dataset: str, id: str) -> Response:
     return FileResponse(file, media_type="application/octet-stream", filename=f"{id}{SUFFIX}")
 
 
-@synopsis_routes.post("/{id}/ask", **asks(FreeBody, outputs.Free))
+class MadeUp(BaseModel):
+    """Made-up rows, each a list in the order of ``columns``. ``left_out``: columns the synopsis knows nothing of."""
+
+    columns: list[str]
+    rows: list[list[Any]]
+    left_out: list[str]
+
+
+MOST_DRAWN = 100_000
+"""Made-up rows in one response."""
+
+
+@synopsis_routes.get("/{id}/rows", **reads(MadeUp))
+async def rows(
+    request: HttpRequest,
+    dataset: str,
+    id: str,
+    rows: Annotated[int, Query(ge=0, le=MOST_DRAWN, description="How many made-up rows.")] = 100,
+) -> Response:
+    """Made-up rows, drawn from what is published: nothing is charged, and no row is anyone's."""
+    service, _, data = await _opened(request, dataset, None)
+    file = _file(data, id)
+
+    def work() -> dict[str, Any]:
+        synopsis = _load(str(file))
+        drawn = synopsis.sample(rows).to_dict()
+        left = [name for name in data.config.schema if name not in drawn]
+        return {
+            "columns": list(drawn),
+            "rows": [list(row) for row in zip(*drawn.values(), strict=True)],
+            "left_out": left,
+        }
+
+    return Response(json.dumps(await service.planned(work), default=str), media_type="application/json")
+
+
+@synopsis_routes.post("/{id}/ask", **asks(FreeBody, outputs.Free, example={"question": "age BETWEEN 30 AND 44"}))
 async def ask(request: HttpRequest, dataset: str, id: str) -> Response:
     """A question answered from what is published: nothing is charged."""
     service, _, data = await _opened(request, dataset, None)
@@ -280,7 +318,7 @@ async def ask(request: HttpRequest, dataset: str, id: str) -> Response:
         if form == "sql" or (form == "question" and is_select(value)):
             select, answer = synopsis.statement(value, effort, None, lambda oracle, request: oracle.answer(request))
             return table(finish(select, answer), answer)
-        return synopsis.answer(request_of((form, value), effort)).to_json()
+        return outward(synopsis.answer(request_of((form, value), effort)))
 
     found = await service.off_loop(work)
     return Response(found, media_type="application/json") if isinstance(found, str) else json_response(found)
@@ -299,7 +337,16 @@ def _load(path: str) -> Synopsis:
     return load(path)
 
 
+def _draws(synopsis: Synopsis) -> bool:
+    """Whether made-up rows can be drawn from it."""
+    try:
+        synopsis.sample(0)
+    except Refused:
+        return False
+    return True
+
+
 def _describe(id: str, synopsis: Synopsis) -> dict[str, Any]:
     head = synopsis.header
     known = {"about": head.about, "accuracy": head.accuracy, "method": head.method, "rows": head.rows}
-    return {"id": id, **known, "cost": vars(head.cost), "columns": list(head.schema)}
+    return {"id": id, **known, "cost": vars(head.cost), "columns": list(head.schema), "draws": _draws(synopsis)}

@@ -1,7 +1,7 @@
 // An answer as people read it: the number with its error, a chart where there are several, a table beside it, files.
 
 import { bars, curve } from "./chart.js";
-import { fitted, h, table } from "./dom.js";
+import { fitted, h, sifted, table } from "./dom.js";
 import { downloads } from "./download.js";
 import { estimate, label, percent, withMargin } from "./format.js";
 
@@ -26,7 +26,14 @@ function bill(cost) {
     cost.unit === "nothing"
       ? "free"
       : `${percent(cost.share)} of the budget (${cost.unit} ${Number(cost.amount.toPrecision(4))})`;
-  return `Cost ${kept}, by ${cost.mechanism}. Protects: ${cost.neighbours}.`;
+  return `Cost ${kept}, by ${cost.mechanism}. Protected: ${neighboursInWords(cost.neighbours)}.`;
+}
+
+/** The receipt's words for people: "replace" and "add-remove" are a curator's. */
+export function neighboursInWords(neighbours) {
+  return neighbours
+    .replace(/^replace\b/, "what each row holds")
+    .replace(/^add-remove\b/, "whether each row is there, and what it holds");
 }
 
 /** What stands below numbers: how sure their margins are, which are lost, and what no margin speaks of. */
@@ -196,7 +203,7 @@ function rowsOf(text, sent) {
       "details",
       { open: reply.records.length <= 12 },
       h("summary", {}, `Table of ${reply.records.length} rows`),
-      table(text, reply.columns, cells, right),
+      sifted(table(text, reply.columns, cells, right)),
     ),
     ...below(reply, lost),
     downloads("answer", result),

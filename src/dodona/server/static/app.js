@@ -32,10 +32,23 @@ const who = document.getElementById("who");
 const form = document.getElementById("sign-in");
 const status = document.getElementById("sign-in-status");
 
+/** The address's part behind #: the room, and what is looked at there. Never sent to a server; never holds a key. */
+export function where() {
+  const [room, query = ""] = location.hash.slice(1).split("?");
+  return { room, state: new URLSearchParams(query) };
+}
+
 /** What a room needs: the connection, the dataset looked at, and a way to read it anew. */
 class Place {
   constructor(api, names, dataset) {
     Object.assign(this, { api, names, dataset });
+  }
+
+  /** Keep what is looked at in the address, so that it survives a reload and can be linked. */
+  remember(state) {
+    const { room } = where();
+    const kept = new URLSearchParams({ dataset: this.dataset.name, ...state });
+    history.replaceState(null, "", `#${room || "ask"}?${kept}`);
   }
 
   async refresh() {
@@ -48,13 +61,15 @@ async function signIn(key) {
   const api = new Api(key);
   const names = (await pages(api, "/datasets")).map((item) => item.name);
   if (names.length === 0) throw new Error("This key opens no dataset.");
-  const place = new Place(api, names, await api.get(`/datasets/${part(names[0])}`));
+  const linked = where().state.get("dataset");
+  const first = names.includes(linked) ? linked : names[0];
+  const place = new Place(api, names, await api.get(`/datasets/${part(first)}`));
   sessionStorage.setItem(PLACE, key);
   await open(place);
 }
 
 function signOut() {
-  sessionStorage.removeItem(PLACE);
+  sessionStorage.clear(); // the key, and the answers kept beside it
   location.hash = "";
   location.reload(); // nothing of the session stays in memory
 }
@@ -63,7 +78,8 @@ function open(place) {
   tellWho(place);
   const rooms = ROOMS.filter((room) => !room.curator || place.dataset.analyst.role === "curator");
   const enter = async () => {
-    const room = rooms.find((one) => `#${one.name}` === location.hash) ?? rooms[0];
+    const room = rooms.find((one) => one.name === where().room) ?? rooms[0];
+    place.state = where().state;
     show(
       nav,
       h(
@@ -80,12 +96,13 @@ function open(place) {
     if (place.entered !== entered) return; // went on to another room meanwhile
     show(main, h("h1", { class: "unseen" }, `${room.title}: ${place.dataset.name}`), body);
     window.scrollTo(0, 0);
+    if (matchMedia("(pointer: fine)").matches) main.querySelector("[data-first]")?.focus(); // where one types
   };
   nav.hidden = false;
   window.onhashchange = async () => {
     if (location.hash === "#main") return; // the skip link
     await enter();
-    main.focus({ preventScroll: true });
+    if (!main.contains(document.activeElement)) main.focus({ preventScroll: true });
   };
   place.enter = enter;
   return enter();
@@ -100,6 +117,7 @@ function tellWho(place) {
       on: {
         change: async (event) => {
           place.dataset = await place.api.get(`/datasets/${part(event.target.value)}`);
+          place.remember({});
           tellWho(place);
           place.enter();
         },
@@ -137,3 +155,4 @@ if (kept !== null) {
     sessionStorage.removeItem(PLACE);
   }
 }
+if (form.isConnected && matchMedia("(pointer: fine)").matches) form.querySelector("input").focus();

@@ -32,9 +32,12 @@ export function askRoom(place) {
     rows: 4,
     spellcheck: "false",
     class: "code",
+    "data-first": true,
     placeholder: examples(place.dataset.name, place.dataset.schema)[0]?.[1] ?? "",
   });
   const asking = new Asking(place, box, answers);
+  for (const [text, reply] of keptAnswers(place)) answers.append(answerCard(text, reply));
+  asking.restore();
   return h(
     "div",
     { class: "ask-room" },
@@ -47,6 +50,24 @@ export function askRoom(place) {
       functionCard(box),
     ),
   );
+}
+
+const KEPT = 20;
+const LARGEST = 200_000;
+
+/** The answers of this tab, newest first: they survive a reload, and are gone when the tab is closed or one signs out. */
+function keptAnswers(place) {
+  try {
+    return JSON.parse(sessionStorage.getItem(`dodona.answers.${place.dataset.name}`) ?? "[]");
+  } catch {
+    return [];
+  }
+}
+
+function keep(place, text, reply) {
+  const all = [[text, reply], ...keptAnswers(place)].slice(0, KEPT);
+  while (all.length > 0 && JSON.stringify(all).length > LARGEST) all.pop();
+  sessionStorage.setItem(`dodona.answers.${place.dataset.name}`, JSON.stringify(all));
 }
 
 /** Puts text where the cursor is. */
@@ -66,6 +87,7 @@ class Asking {
     const later = paused(PAUSE, () => this.update());
     const changed = () => {
       this.button.disabled = true;
+      place.remember(this.box.value.trim() === "" ? {} : { question: this.box.value, effort: this.slider.value });
       later();
     };
     box.addEventListener("input", changed);
@@ -79,6 +101,17 @@ class Asking {
     this.node = this.form();
     this.tellShare();
     this.idle();
+  }
+
+  /** The question and the effort of the address. */
+  restore() {
+    const question = this.place.state?.get("question");
+    if (!question) return;
+    this.box.value = question;
+    const effort = Number(this.place.state.get("effort"));
+    if (effort >= 0 && effort <= STEPS) this.slider.value = effort;
+    this.tellShare();
+    this.update();
   }
 
   get most() {
@@ -215,6 +248,7 @@ class Asking {
       const reply = await this.place.api.post(path, body, { "Idempotency-Key": this.request.name });
       this.request = null;
       this.answers.prepend(answerCard(text, reply));
+      keep(this.place, text, reply);
       this.status.textContent = "";
       await this.place.refresh();
       this.tellShare();
@@ -267,7 +301,7 @@ function schemaCard(dataset, box) {
   );
   const facts = [
     `${dataset.rows === null ? "a private number of" : dataset.rows.toLocaleString("en")} rows`,
-    `protects: ${dataset.neighbours}`,
+    protectedWords(dataset.neighbours, dataset.whose),
   ];
   return h(
     "details",
@@ -276,6 +310,14 @@ function schemaCard(dataset, box) {
     h("p", { class: "quiet" }, facts.join(" · ")),
     h("ul", { class: "columns" }, ...entries),
   );
+}
+
+/** Whom the promise is about, in words. */
+function protectedWords(neighbours, whose) {
+  const who = whose ? `a person (${whose})` : "a row";
+  return neighbours === "replace"
+    ? `nobody can tell what ${who} holds`
+    : `nobody can tell whether ${who} is there, or what it holds`;
 }
 
 /** What the schema leaves out, counted for one per cent of the budget, or of less where less is left. */

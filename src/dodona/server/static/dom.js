@@ -84,3 +84,37 @@ export function paused(ms, work) {
     timer = setTimeout(() => work(...args), ms);
   };
 }
+
+const FEW = 6; // rows that need neither an order nor a search
+
+/** The same table with headers that sort, and a box that keeps the rows which hold what is typed. */
+export function sifted(frame) {
+  const body = frame.querySelector("tbody");
+  const rows = [...body.rows];
+  if (rows.length < FEW) return frame;
+  const number = (text) => Number(/-?[\d,]+(?:\.\d+)?(?:e[+-]?\d+)?/i.exec(text)?.[0].replaceAll(",", "") ?? NaN);
+  [...frame.querySelectorAll("thead th")].forEach((head, i) => {
+    const numeric = head.classList.contains("number");
+    const compare = (a, b) => {
+      const [x, y] = [a, b].map((row) => row.cells[i].textContent);
+      return numeric ? (number(x) || 0) - (number(y) || 0) : x.localeCompare(y, "en", { numeric: true });
+    };
+    const sort = () => {
+      const down = head.getAttribute("aria-sort") === "ascending";
+      for (const other of frame.querySelectorAll("thead th")) other.removeAttribute("aria-sort");
+      head.setAttribute("aria-sort", down ? "descending" : "ascending");
+      body.append(...[...body.rows].sort((a, b) => (down ? compare(b, a) : compare(a, b))));
+    };
+    const button = h("button", { type: "button", class: "sort", on: { click: sort } }, head.textContent);
+    show(head, button);
+  });
+  const search = h("input", { type: "search", size: 18 });
+  const told = h("span", { class: "quiet", role: "status" });
+  search.addEventListener("input", () => {
+    const wanted = search.value.trim().toLowerCase();
+    for (const row of rows) row.hidden = !row.textContent.toLowerCase().includes(wanted);
+    const left = rows.filter((row) => !row.hidden).length;
+    told.textContent = wanted ? `${left} of ${rows.length} rows` : "";
+  });
+  return h("div", {}, h("div", { class: "sift" }, field("Rows that hold", search), told), frame);
+}

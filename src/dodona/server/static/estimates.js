@@ -2,6 +2,7 @@
 
 import { bars } from "./chart.js";
 import { fitted, h, show, table } from "./dom.js";
+import { downloads } from "./download.js";
 import { percent } from "./format.js";
 
 const EVERY = 10_000;
@@ -24,7 +25,7 @@ export function estimatesOf(survey, api) {
       if (found.reports !== seen) {
         seen = found.reports;
         told.textContent = words(found);
-        show(results, ...found.questions.map(resultOf));
+        show(results, ...found.questions.map(resultOf), found.reports > 0 ? downloads("estimates", fileOf(found)) : null);
       }
     } catch (problem) {
       told.textContent = problem.message;
@@ -33,6 +34,15 @@ export function estimatesOf(survey, api) {
   };
   let timer = setTimeout(update, 0);
   return section;
+}
+
+/** The estimates as a file: one row an answer. */
+function fileOf(found) {
+  const rows = found.questions.flatMap((question) =>
+    question.estimates.map((one) => [question.text, one.label, one.share, one.margin, question.reports]),
+  );
+  const notes = `share ± margin at ${found.confidence * 100} %, of those who answered`;
+  return { head: ["question", "answer", "share", "share_margin", "reports"], rows, data: found, notes };
 }
 
 function words(found) {

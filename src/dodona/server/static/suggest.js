@@ -109,8 +109,9 @@ export function completing(box, schema, id) {
     const moves = { ArrowDown: (chosen + 1) % found.length, ArrowUp: (chosen <= 0 ? found.length : chosen) - 1 };
     if (event.key in moves) mark(moves[event.key]);
     else if (event.key === "Escape") close();
-    // Enter and Tab take only what was moved to: a plain Tab leaves the box, as the keyboard user expects.
-    else if ((event.key === "Enter" || event.key === "Tab") && chosen >= 0) take(chosen);
+    // Enter takes the first unless another was moved to; a plain Tab leaves the box, as the keyboard user expects.
+    else if (event.key === "Enter" && !event.ctrlKey && !event.metaKey) take(Math.max(chosen, 0));
+    else if (event.key === "Tab" && chosen >= 0) take(chosen);
     else return;
     event.preventDefault();
   });

@@ -2,7 +2,7 @@
 
 import { pages } from "./api.js";
 import { CAP } from "./account.js";
-import { field, freshId, h, show, table } from "./dom.js";
+import { field, freshId, h, paused, show, table } from "./dom.js";
 import { save } from "./download.js";
 import { estimatesOf } from "./estimates.js";
 import { moment } from "./format.js";
@@ -49,17 +49,32 @@ function defining(place, reload) {
   const made = h("div", { "aria-live": "polite" });
   const add = () => questions.append(oneQuestion());
   add();
+  const needs = h("p", { class: "quiet", role: "status" }, "Once it is written down, this says how many people it takes.");
+  const whole = () => ({
+    title: title.value,
+    about: about.value,
+    epsilon: epsilon.value.trim(),
+    questions: [...questions.children].map(readQuestion),
+    tokens: Number(links.value),
+    batch: Number(batch.value),
+  });
+  let asked = 0;
+  const foresee = paused(400, async () => {
+    const mine = (asked += 1);
+    const stated = whole();
+    if (stated.epsilon === "" || stated.questions.some((one) => one.text.trim() === "")) return;
+    let told;
+    try {
+      told = peopleWords(await place.api.post("/surveys/plan", { ...stated, title: stated.title || "a survey" }));
+    } catch (problem) {
+      told = problem.message;
+    }
+    if (mine === asked) show(needs, told);
+  });
   const send = async (event) => {
     event.preventDefault();
     status.textContent = "";
-    const stated = {
-      title: title.value,
-      about: about.value,
-      epsilon: epsilon.value.trim(),
-      questions: [...questions.children].map(readQuestion),
-      tokens: Number(links.value),
-      batch: Number(batch.value),
-    };
+    const stated = whole();
     try {
       const survey = await place.api.post("/surveys", stated);
       event.target.reset();
@@ -73,7 +88,7 @@ function defining(place, reload) {
   };
   return h(
     "form",
-    { on: { submit: send } },
+    { on: { submit: send, input: foresee, change: foresee } },
     field("Title", title),
     field("About", about, "What it is for, and who runs it."),
     h("h3", {}, "Questions"),
@@ -103,10 +118,20 @@ function defining(place, reload) {
       field("One-time links", links, "0: anyone may answer, once per browser."),
       field("Batch", batch, "Reports that a shuffler hands on at a time, at least 10; 0: none stands between."),
     ),
+    needs,
     h("button", { class: "primary", type: "submit" }, "Make the survey"),
     status,
     made,
   );
+}
+
+/** How many people until every share is known well enough. */
+function peopleWords({ margin, questions }) {
+  const within = `± ${(100 * margin).toLocaleString("en")} %`;
+  const most = questions.map(({ people }) => people ?? Infinity).reduce((a, b) => Math.max(a, b), 0);
+  if (!Number.isFinite(most)) return `At this epsilon no number of people makes shares known within ${within}. Raise it.`;
+  const rounded = Number(most.toPrecision(2)).toLocaleString("en");
+  return `For shares within ${within} it takes about ${rounded} people; each answers one question, drawn by lot.`;
 }
 
 function oneQuestion() {

@@ -2,8 +2,8 @@
 
 import { answerCard } from "./answer.js";
 import { pages, part } from "./api.js";
-import { field, h, show } from "./dom.js";
-import { save } from "./download.js";
+import { field, h, show, table } from "./dom.js";
+import { csv, save } from "./download.js";
 import { percent } from "./format.js";
 import { isSelect } from "./language.js";
 
@@ -62,6 +62,34 @@ function synopsisCard(place, item) {
       status.textContent = problem.message;
     }
   };
+  const count = h("input", { type: "number", class: "short", min: 1, max: 100000, value: 1000, size: 6 });
+  const made = h("div", { "aria-live": "polite" });
+  const drawn = (rows) => place.api.get(`${path}/rows?rows=${rows}`);
+  const preview = async () => {
+    status.textContent = "";
+    try {
+      const { columns, rows, left_out: left } = await drawn(10);
+      const cells = rows.map((row) => row.map((value) => (value === null ? "" : String(value))));
+      const words = left.length ? `It knows nothing of ${left.join(", ")}.` : "";
+      show(
+        made,
+        h("p", { class: "quiet" }, `Ten made-up rows: nobody's, and as free as every answer here. ${words}`),
+        table("Made-up rows", columns, cells),
+      );
+    } catch (problem) {
+      status.textContent = problem.message;
+    }
+  };
+  const fetchRows = async () => {
+    status.textContent = "Drawing…";
+    try {
+      const { columns, rows } = await drawn(Number(count.value) || 1000);
+      save(`made-up-${item.id}.csv`, csv(columns, rows), "text/csv");
+      status.textContent = "";
+    } catch (problem) {
+      status.textContent = problem.message;
+    }
+  };
   const facts = [
     ["Accuracy", item.accuracy],
     ["Made by", item.method],
@@ -85,5 +113,20 @@ function synopsisCard(place, item) {
       ),
     ),
     answers,
+    item.draws
+      ? h(
+          "details",
+          {},
+          h("summary", {}, "Made-up rows"),
+          h(
+            "div",
+            { class: "actions" },
+            h("button", { type: "button", class: "small", on: { click: preview } }, "Preview"),
+            field("Rows", count),
+            h("button", { type: "button", class: "small", on: { click: fetchRows } }, "Download made-up rows"),
+          ),
+          made,
+        )
+      : null,
   );
 }

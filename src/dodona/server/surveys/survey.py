@@ -215,8 +215,8 @@ class Survey:
         if not isinstance(questions, list) or not 1 <= len(questions) <= MOST_QUESTIONS:
             raise BadQuery(f"questions must be a list of 1 to {MOST_QUESTIONS}.")
         epsilon = stated.get("epsilon")
-        if isinstance(epsilon, bool) or not isinstance(epsilon, str | int):
-            raise BadEffort('epsilon must be stated, as text such as "1" or "1/2", or as a whole number.')
+        if isinstance(epsilon, bool) or not isinstance(epsilon, str | int | float):
+            raise BadEffort('epsilon must be stated, as a number such as 0.5, or as text: "1/2".')
         batch = stated.get("batch", 0)
         if (
             isinstance(batch, bool)
