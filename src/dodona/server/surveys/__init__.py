@@ -27,7 +27,7 @@ from dodona.server.routes import json_response
 from dodona.server.service import Buckets, require
 from dodona.server.shapes import asks, problems, reads
 from dodona.server.surveys.estimates import estimated as estimated
-from dodona.server.surveys.people import CLEAR, CONFIDENCE, PlannedSurvey, needed
+from dodona.server.surveys.people import PlannedSurvey, planned
 from dodona.server.surveys.store import AlreadyCounted, NoSuchSurvey, SurveyStore, UnknownToken
 from dodona.server.surveys.survey import (
     LONGEST_ALPHABET,
@@ -257,18 +257,7 @@ def router(store: SurveyStore) -> APIRouter:
         request.state.about = f"made survey {survey.id}"
         return json_response({"id": survey.id, "path": f"/survey/{survey.id}", "tokens": tokens}, 201)
 
-    @routes.post("/plan", **asks(SurveyBody, PlannedSurvey))
-    async def plan(request: Request) -> Response:
-        """How many people a survey would need; makes nothing (curator)."""
-        await require(request, "curator")
-        body = await read_body(request, SurveyBody)
-        survey = Survey.read("plan", body.model_dump(exclude_none=True, exclude={"tokens"}))
-        questions = await run_in_threadpool(
-            lambda: [
-                {"text": one.text, "people": needed(survey, one)} for one in survey.questions if one.kind != "text"
-            ]
-        )
-        return json_response({"margin": CLEAR, "confidence": CONFIDENCE, "questions": questions})
+    _add_plan(routes)
 
     @routes.post("/{survey}/close", status_code=204, responses=problems(401, 403, 404, 422, 429, 500, 503))
     async def close(request: Request, survey: str) -> Response:
@@ -312,6 +301,16 @@ def router(store: SurveyStore) -> APIRouter:
 
     _add_shuffling(routes, store, found)
     return routes
+
+
+def _add_plan(routes: APIRouter) -> None:
+    @routes.post("/plan", **asks(SurveyBody, PlannedSurvey))
+    async def plan(request: Request) -> Response:
+        """How many people a survey would need; makes nothing (curator)."""
+        await require(request, "curator")
+        body = await read_body(request, SurveyBody)
+        survey = Survey.read("plan", body.model_dump(exclude_none=True, exclude={"tokens"}))
+        return json_response(await run_in_threadpool(planned, survey))
 
 
 def _add_shuffling(
