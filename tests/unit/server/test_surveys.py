@@ -205,7 +205,7 @@ def test_a_survey_that_makes_no_sense_is_refused_with_the_reason(stated, told):
         Survey.read("x" * 11, stated)
 
 
-@pytest.mark.parametrize("epsilon", [0, "0", "-1", 11, "1/1000", "nan", "", None, True, 1.5])
+@pytest.mark.parametrize("epsilon", [0, "0", "-1", 11, "1/1000", "nan", "", None, True, 10.5])
 def test_epsilon_is_stated_exactly_and_in_range(house, epsilon):
     with pytest.raises(BadEffort):
         Survey.read("x" * 11, broken(epsilon=epsilon))
