@@ -12,7 +12,7 @@ import httpx
 import pytest
 
 from dodona.sample import write_sample, write_schema
-from dodona.server.reference import command
+from dodona.server.app import command
 from tests.support.commands import make_ledger
 from tests.support.servers import add_key, in_thread
 

@@ -119,10 +119,12 @@ def run_workers(settings: Settings, listener: socket.socket) -> None:
     """uvicorn, in this process with the socket, or in several that share another one."""
     import uvicorn
 
+    from dodona.server.app import Edge
+
     stated: dict[str, Any] = {
         "factory": True,
         "ws": "none",
-        "http": "dodona.server.app:Edge",  # which limits time and connections; sizes are limited below
+        "http": Edge,  # which limits time and connections; sizes are limited below
         "workers": settings.workers,
         "ssl_certfile": settings.tls_cert,
         "ssl_keyfile": settings.tls_key,

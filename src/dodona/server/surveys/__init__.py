@@ -26,8 +26,8 @@ from dodona.server.requests import Amount, Strict, read_body
 from dodona.server.routes import json_response
 from dodona.server.service import Buckets, require
 from dodona.server.shapes import asks, problems, reads
+from dodona.server.surveys.estimates import PlannedSurvey, planned
 from dodona.server.surveys.estimates import estimated as estimated
-from dodona.server.surveys.people import PlannedSurvey, planned
 from dodona.server.surveys.store import AlreadyCounted, NoSuchSurvey, SurveyStore, UnknownToken
 from dodona.server.surveys.survey import (
     LONGEST_ALPHABET,
