@@ -126,8 +126,8 @@ def _framework(error: Any) -> Problem:
     return not_found() if error.status_code == 404 else fault()
 
 
-# ``/docs``: the API as a page, made from the OpenAPI description; no script, and nothing loaded from elsewhere. Each route
-# has what it is for, its fields and an example as a command that can be pasted; the tests ask the examples.
+# ``/docs``: the API as a page, made from the OpenAPI description; no script, and nothing loaded from elsewhere. Each
+# route has what it is for, its fields and an example as a command that can be pasted; the tests ask the examples.
 
 
 _DOCS_METHODS = ("get", "post", "delete")

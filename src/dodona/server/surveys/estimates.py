@@ -6,9 +6,11 @@ from functools import partial
 from typing import Any
 
 import numpy as np
+from pydantic import BaseModel
 
 from dodona.local.collector import Collector
 from dodona.oracles.collected import Collected
+from dodona.oracles.local.offer import Offer, Tier
 from dodona.release.heavy_hitters import heavy_hitters
 from dodona.server.surveys.store import SurveyStore
 from dodona.server.surveys.survey import COLUMN, Question, Survey

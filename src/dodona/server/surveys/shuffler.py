@@ -38,6 +38,7 @@ from dodona.server.app import Edge, problem_response
 from dodona.server.guard import Audit, Guard, Metrics, Problem, not_found
 from dodona.server.requests import read_body
 from dodona.server.routes import assets, json_response
+from dodona.server.run import taken_address
 from dodona.server.service import Buckets
 from dodona.server.settings import Settings
 from dodona.server.surveys import PUBLIC_RATE, ReportsBody, counted_before, fitting
@@ -266,26 +267,29 @@ def serve_shuffler(settings: Settings, url: str, key: str, ids: tuple[str, ...],
     """Shuffle until told to stop. ``settings``: where to listen, and the folder of what waits."""
     import uvicorn
 
-    waiting = Waiting(Path(settings.folder) / "dodona.waiting")
-    shuffler = Shuffler(Connection(url, key, insecure=insecure), ids, waiting, _say)
-    for id, survey in shuffler.surveys.items():
-        _say(f"dodona: shuffling {survey.title!r} at {settings.url}/survey/{id}, {survey.batch:,} reports at a time")
-    settings.to_environment()
-    uvicorn.run(
-        make_shuffler(shuffler, every),
-        ws="none",
-        http=Edge,
-        host=settings.host,
-        port=settings.port,
-        ssl_certfile=settings.tls_cert,
-        ssl_keyfile=settings.tls_key,
-        access_log=False,
-        log_level="warning",
-        server_header=False,
-        proxy_headers=False,
-        timeout_keep_alive=30,
-    )
-    waiting.close()
+    with taken_address(settings) as listener:
+        waiting = Waiting(Path(settings.folder) / "dodona.waiting")
+        shuffler = Shuffler(Connection(url, key, insecure=insecure), ids, waiting, _say)
+        for id, survey in shuffler.surveys.items():
+            _say(
+                f"dodona: shuffling {survey.title!r} at {settings.url}/survey/{id}, {survey.batch:,} reports at a time"
+            )
+        settings.to_environment()
+        config = uvicorn.Config(
+            make_shuffler(shuffler, every),
+            ws="none",
+            http=Edge,
+            ssl_certfile=settings.tls_cert,
+            ssl_keyfile=settings.tls_key,
+            access_log=False,
+            log_level="warning",
+            server_header=False,
+            proxy_headers=False,
+            timeout_keep_alive=30,
+        )
+        with contextlib.suppress(KeyboardInterrupt):
+            uvicorn.Server(config).run(sockets=[listener])
+        waiting.close()
 
 
 def _say(line: str) -> None:
