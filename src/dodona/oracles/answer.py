@@ -309,8 +309,7 @@ class Price:
         spread, margin, grain = (_spread_out(data.get(name), shape) for name in ("spread", "margin", "grain"))
         known = data["confidence"], data["rows"], data["sensitivity"], data["affordable"], data.get("proven", True)
         columns = tuple(Expected(**column) for column in data.get("columns", ()))
-        cost = Bill(**data["cost"])
-        return Price(data["question"], cost, spread, margin, *known, grain, columns)  # type: ignore[arg-type]
+        return Price(data["question"], Bill(**data["cost"]), spread, margin, *known, grain, columns)  # type: ignore[arg-type]
 
 
 def rough(number: float) -> str:
