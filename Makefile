@@ -31,6 +31,9 @@ system:
 	ls /usr/lib/postgresql/*/bin/initdb >/dev/null 2>&1 || command -v initdb >/dev/null || missing="$$missing postgresql"; \
 	command -v java >/dev/null || missing="$$missing default-jre-headless"; \
 	command -v chromium >/dev/null || missing="$$missing chromium"; \
+	command -v curl >/dev/null || missing="$$missing curl"; \
+	command -v node >/dev/null || missing="$$missing nodejs"; \
+	command -v Rscript >/dev/null || missing="$$missing r-base-core r-cran-curl r-cran-jsonlite"; \
 	command -v cc >/dev/null || missing="$$missing gcc libc6-dev"; \
 	if [ -z "$$missing" ]; then exit 0; fi; \
 	if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
