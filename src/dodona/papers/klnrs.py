@@ -90,7 +90,7 @@ class OnQueries:
 
         With tau' = e^(2 epsilon) tau both estimates are within (1 +- tau'), their ratio within (1 +- 3 tau') and the
         report's distribution within (1 +- 9 tau'): tau' = beta/(9t) makes that beta/t. (Claim 5.10 prints beta/(3t),
-        which forgets the last step; Claim 5.9, with one estimate and no ratio, has it.)
+        which forgets the last step: ERRATA 34; Claim 5.9, with one estimate and no ratio, has it.)
         """
         return self._beta / (9 * self._queries * math.exp(2 * float(self._epsilon)))
 
