@@ -1,9 +1,9 @@
 """Frequent strings with nobody trusted: ours beside the prefix-extending method (PEM), same people, same run.
 
 PEM (Wang, Li and Jha 2019, "Locally differentially private heavy hitter identification") is written here from the
-paper, since that of pure-ldp 1.2.0 walks all 2^48 values for each report: people in equal groups, one prefix length each;
-optimised local hashing into g = round(e^epsilon + 1) values; the ``top`` best prefixes go on, eta bits a round; the last group's
-estimates rank. Its eta is tried at several settings, and the best of them is the peer.
+paper, since that of pure-ldp 1.2.0 looks at every value of the domain: people in equal groups, one prefix length each;
+optimised local hashing into g = round(e^epsilon + 1) values; the ``top`` best prefixes go on, eta bits a round; the
+last group's estimates rank. Its eta is tried at several settings, and the best of them is the peer.
 
 ``python -m benchmarks heavy_hitters``
 """
