@@ -58,7 +58,7 @@ def test_the_readme_runs(tmp_path: Path) -> None:
 
 def test_the_readme_names_every_exit_code_and_command() -> None:
     codes = {int(code) for code in re.findall(r"^\| (\d+) \|", README, re.MULTILINE)}
-    assert codes == {0, cli.FAULT, cli.REFUSED, cli.SPENT, cli.LEDGER, cli.LOST, cli.INTERRUPTED}
+    assert codes == {0, cli.FAULT, cli.REFUSED, cli.SPENT, cli.LEDGER, cli.LOST, cli.TAKEN, cli.INTERRUPTED}
     names = [command.name or command.callback.__name__ for command in cli.app.registered_commands if command.callback]
     for name in names:
         assert f"dodona {name}" in README, name

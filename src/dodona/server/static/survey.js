@@ -120,11 +120,7 @@ function promise(form, ratio) {
       "ol",
       { class: "steps" },
       several
-        ? h(
-            "li",
-            {},
-            `By lot, your browser picks one of the ${form.questions.length} questions. The other answers stay here.`,
-          )
+        ? h("li", {}, `By lot, your browser picks one of the ${form.questions.length} questions. The other answers stay here.`)
         : null,
       h("li", {}, "It blurs that answer with dice of its own, before anything leaves this page."),
       h("li", {}, "It shows you exactly what would be sent. You decide."),
