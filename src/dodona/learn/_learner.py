@@ -30,6 +30,7 @@ from dodona.oracles.answer import Bill, Price
 from dodona.oracles.oracle import Given, Oracle, Request
 from dodona.oracles.view import Front
 from dodona.privacy.numbers import epsilon_of, exact
+from dodona.privacy.tradeoff import epsilon_at
 from dodona.query.expr import Call, Column, Expr, Literal
 from dodona.query.schema import Category, Flag, Label, Real, Schema
 from dodona.query.schema import Column as SchemaColumn
@@ -186,19 +187,19 @@ def finish(estimator: Any, oracle: Recorded) -> None:
 
 
 SHOWN_DELTA = Fraction(1, 10**6)
-"""At which rho is read where the budget states no delta."""
+"""At which rho and mu^2 are read where the budget states no delta."""
 
 
 def _promised(spent: Spent, oracle: Recorded) -> tuple[float, float]:
     """The (epsilon, delta) of all that was charged here, by itself; 0 where nothing was."""
-    if spent.unit != "rho":
-        return (spent.amount if spent.unit == "epsilon" else 0.0), 0.0
+    if spent.unit in ("epsilon", "nothing"):
+        return float(spent.amount), 0.0
     behind: Any = oracle
     while isinstance(behind, Front):
         behind = behind._behind
     budget = getattr(behind, "budget", None)
     delta = SHOWN_DELTA if budget is None or not budget.delta else budget.delta - budget.keys
-    found = epsilon_of(Fraction(spent.amount), delta)
+    found = (epsilon_at if spent.unit == "mu^2" else epsilon_of)(Fraction(spent.amount), delta)
     if budget is not None and budget.epsilon is not None:  # all of a budget keeps its promise, however it is rounded
         found = min(found, budget.epsilon)
     return float(found), float(delta)

@@ -100,6 +100,11 @@ def test_a_fit_says_in_one_line_what_it_promises() -> None:
     assert 0.1 < part.epsilon_ < 0.5  # a tenth of rho is about a third of epsilon
     said = f"LogisticRegression of smoker: epsilon {part.epsilon_:.3g} at delta 1e-06, 10% of the budget, "
     assert part.summary_ == f"{said}{part.cost_.questions} questions"
+    exactly = seeded_curator(conformance_table(), Budget(epsilon=1, delta=1e-6, accountant="gaussian"), seed=0)
+    counted = LogisticRegression(share=0.1).fit(exactly, y="smoker")
+    assert counted.cost_.unit == "mu^2"
+    assert (counted.epsilon_, counted.delta_) == (pytest.approx(part.epsilon_, rel=0.1), 1e-6)
+    assert "at delta 1e-06" in counted.summary_
     free = PCA(1).fit(Exact(conformance_table()))
     assert (free.epsilon_, free.summary_) == (0.0, f"PCA: nothing spent, {free.cost_.counted}")
 
