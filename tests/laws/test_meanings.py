@@ -118,3 +118,17 @@ def test_sums_side_by_side_and_under_a_condition_are_brought_to_it_too() -> None
     assert one_form(Stack((Value(one), Value(as_expr("f")))), SCHEMA) != one_form(
         Stack((Value(as_expr("f")), Value(one))), SCHEMA
     )  # their order is that of the answer
+
+
+def test_beyond_the_largest_whole_number_nothing_is_rounded() -> None:
+    """2^53 + 1 is no double: x > 2^53 is not x >= 2^53 + 1, which would be read as x >= 2^53."""
+    largest = 2**53
+    held = dd.Table(
+        {"x": np.array([-largest, 1 - largest, 0, largest - 1, largest])}, {"x": dd.Integer(-largest, largest)}
+    )
+    exact = dd.Exact(held)
+    for op in ("lt", "le", "gt", "ge", "eq", "ne"):
+        for bound in (largest, -largest, largest - 1, 1 - largest, largest + 2, 2.0**60, -(2.0**60)):
+            for asked in (Call(op, (Column("x"), Literal(bound))), Call(op, (Literal(bound), Column("x")))):
+                form = normal(asked, held.schema)
+                assert exact.ask(Value(form)).total == exact.ask(Value(asked)).total, (str(asked), str(form))

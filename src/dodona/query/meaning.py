@@ -16,7 +16,7 @@ import json
 import math
 from collections.abc import Callable
 
-from dodona.query.columns import Date, Flag, Integer, Timestamp
+from dodona.query.columns import LARGEST_INTEGER, Date, Flag, Integer, Timestamp
 from dodona.query.expr import Call, Column, Expr, Literal
 from dodona.query.schema import Schema
 from dodona.query.statistic import Gate, Query, Stack, Value
@@ -104,7 +104,8 @@ def _compared(op: str, a: Expr, b: Expr, schema: Schema) -> Expr:
         if isinstance(kind, Flag) and op in ("eq", "ne"):
             return a if (op == "eq") == b.value else Call("not", (a,))
         return Call(op, (a, b))
-    if isinstance(kind, Integer) and not isinstance(kind, Date | Timestamp) and op in _WHOLE:
+    counted = isinstance(kind, Integer) and not isinstance(kind, Date | Timestamp) and op in _WHOLE
+    if counted and abs(b.value) < LARGEST_INTEGER:  # beyond it the next whole number is no double
         op, to = _WHOLE[op]
         b = Literal(float(to(b.value)))
     return Call(op, (a, b))
