@@ -104,3 +104,18 @@ def test_a_respondents_browser_meets_the_shuffler_alone(browser, collector, tmp_
     finally:
         tab.context.close()
         shuffler.stop()
+
+
+def test_the_collectors_own_page_takes_no_answers_to_a_survey_of_a_shuffler(browser, collector):
+    """It would promise a crowd, and hand the report to the collector itself, which sees whose it is."""
+    server, _, id, tokens = collector
+    tab = Tab(browser)
+    try:
+        tab.page.goto(f"{server.url}/survey/{id}#token={tokens[0]}")
+        tab.page.get_by_role("heading", name="Travel").wait_for()
+        assert tab.page.get_by_role("radio").count() == 0
+        assert "belongs to a shuffler" not in tab.page.content()
+        assert "Open the shuffler's link" in tab.page.content()
+        assert tab.faults == []
+    finally:
+        tab.context.close()

@@ -347,6 +347,7 @@ def test_respondents_speak_with_the_shuffler_alone(house, forwarding, monkeypatc
         ):
             assert client.get(path).status_code == 200
         form = client.get(f"/v1/surveys/{one.id}").json()
+        assert form["shuffler"].pop("here") is True  # what the collector hands out takes no answers
         assert form == house.send("GET", f"/v1/surveys/{one.id}", None).json()
         assert client.get(f"/v1/surveys/{one.id}/invitations").json() == {"invitations": one.invitations}
         for number in range(12):
@@ -372,3 +373,19 @@ def test_the_survey_reads_back_with_its_batch():
     survey = Survey.read("x", STATED)
     assert Survey.read("x", survey.describe()) == survey
     assert "batch" not in Survey.read("x", {**STATED, "batch": 0}).describe()
+
+
+def test_a_tick_at_which_our_own_file_cannot_be_written_is_not_the_last(forwarding, monkeypatch):
+    one = forwarding()
+    for number in range(10):
+        one.hand_in(number)
+
+    def full(survey, batch):
+        raise LedgerUnavailable("the disk is full")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(one.waiting, "gather", full)
+        one.shuffler.forward()
+    assert "the disk is full" in one.said[-1]
+    one.shuffler.forward()
+    assert one.counted() == 10

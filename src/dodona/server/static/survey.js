@@ -14,6 +14,8 @@ const id = decodeURIComponent(location.pathname.split("/").filter(Boolean).pop()
 const issued = /^#token=([0-9a-f]{32})$/.exec(location.hash)?.[1] ?? null;
 
 const UNREADABLE = "What this browser keeps about the reports it sent can't be read, so it can't tell what is left.";
+const ELSEWHERE =
+  "Its reports go to a shuffler, and this page is the collector's. Open the shuffler's link. Nothing was drawn and nothing was sent.";
 const ALLOWED = times(Number(CAP.top) / Number(CAP.bottom), Math.floor);
 
 async function start() {
@@ -25,6 +27,8 @@ async function start() {
     return;
   }
   document.title = `${form.title} · Dodona`;
+  // The collector has this page too, and would itself get a report that is promised a crowd.
+  if (form.shuffler && !form.shuffler.here) return refused(form, ELSEWHERE);
   let kept;
   try {
     kept = await sentBefore();
@@ -142,7 +146,7 @@ function promise(form, ratio) {
   );
 }
 
-/** What the crowd adds, and on what it rests. */
+/** What the crowd adds. */
 function shuffledWords({ central, delta }) {
   const factor = Math.exp(Number(asFraction(central)));
   return (
@@ -156,20 +160,12 @@ function asFraction(text) {
   return top / (bottom ?? 1);
 }
 
-/** One question: its fieldset, and the place in the list of answers that was chosen (null while there is none). */
+/** One question: its fieldset, and the place of the answer in the list (null while there is none). */
 function askOne(question, index) {
   const answers = answersOf(question);
   const wrong = h("p", { class: "wrong", id: `wrong-${index}`, hidden: true }, "Please choose an answer.");
-  const group =
-    question.kind === "number"
-      ? numbers(question, index, answers)
-      : question.kind === "text"
-        ? texts(question, index)
-      : choices(
-          index,
-          answers,
-          answers.map((_, i) => i),
-        );
+  const entry = question.kind === "number" ? numbers : question.kind === "text" ? texts : choices;
+  const group = entry(question, index, answers);
   const node = h(
     "fieldset",
     { class: "card", "aria-describedby": wrong.id },
@@ -190,32 +186,20 @@ function askOne(question, index) {
   };
 }
 
-function choices(index, names, symbols) {
-  const inputs = symbols.map((symbol) => h("input", { type: "radio", name: `q${index}`, value: symbol }));
+function choices(_, index, names) {
+  const inputs = names.map((_, symbol) => h("input", { type: "radio", name: `q${index}`, value: symbol }));
+  const labels = inputs.map((input, i) => h("label", { class: "choice" }, input, h("span", {}, names[i])));
   return {
-    nodes: [
-      h(
-        "div",
-        { class: "choices" },
-        ...inputs.map((input, i) => h("label", { class: "choice" }, input, h("span", {}, names[symbols[i]]))),
-      ),
-    ],
-    read: () => inputs.map((input, i) => (input.checked ? symbols[i] : null)).find((symbol) => symbol !== null) ?? null,
+    nodes: [h("div", { class: "choices" }, ...labels)],
+    read: () => inputs.map((input, symbol) => (input.checked ? symbol : null)).find((one) => one !== null) ?? null,
   };
 }
 
-/** A typed number counts as its bucket; one outside the ends counts as the nearest end, as the schema clips. */
+/** A typed number counts as its bucket; one outside the ends as the nearest end. */
 function numbers(question, index, answers) {
   const { edges } = question;
   const last = answers.length - 1;
-  const bucket = (value) =>
-    Math.max(
-      0,
-      Math.min(
-        last - 1,
-        edges.findLastIndex((edge) => value >= edge),
-      ),
-    );
+  const bucket = (value) => Math.max(0, Math.min(last - 1, edges.findLastIndex((edge) => value >= edge)));
   const entry = h("input", {
     type: "number",
     step: "any",
@@ -224,11 +208,8 @@ function numbers(question, index, answers) {
     "aria-describedby": `bucket-${index}`,
   });
   const skip = h("input", { type: "checkbox" });
-  const told = h(
-    "p",
-    { class: "quiet", id: `bucket-${index}`, "aria-live": "polite" },
-    "Only the range your number is in will be used.",
-  );
+  const ranged = "Only the range your number is in will be used.";
+  const told = h("p", { class: "quiet", id: `bucket-${index}`, "aria-live": "polite" }, ranged);
   const read = () =>
     skip.checked
       ? last
@@ -238,17 +219,14 @@ function numbers(question, index, answers) {
   const update = () => {
     entry.disabled = skip.checked;
     const symbol = read();
-    told.textContent =
-      symbol === null || symbol === last
-        ? "Only the range your number is in will be used."
-        : `Counts as: ${answers[symbol]}.`;
+    told.textContent = symbol === null || symbol === last ? ranged : `Counts as: ${answers[symbol]}.`;
   };
   entry.addEventListener("input", update);
   skip.addEventListener("change", update);
   return { nodes: [entry, told, h("label", { class: "choice" }, skip, h("span", {}, answers[last]))], read };
 }
 
-/** A typed text counts as far as the question's letters and length reach; what counts is shown. None is an answer too. */
+/** A typed text counts as far as the question's letters and length reach; what counts is shown. */
 function texts(question, index) {
   const entry = h("input", {
     type: "text",

@@ -24,6 +24,7 @@ import threading
 from base64 import b64encode
 from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
@@ -38,7 +39,7 @@ from dodona.server.app import Edge, problem_response
 from dodona.server.guard import Audit, Guard, Metrics, Problem, not_found
 from dodona.server.requests import read_body
 from dodona.server.routes import assets, json_response
-from dodona.server.run import taken_address
+from dodona.server.run import taken_address, when_it_listens
 from dodona.server.service import Buckets
 from dodona.server.settings import Settings
 from dodona.server.surveys import PUBLIC_RATE, ReportsBody, counted_before, fitting
@@ -175,11 +176,11 @@ class Shuffler:
     def forward(self) -> None:
         """One tick of the clock: every survey that has a batch sends it, and what was left from before."""
         for id, survey in self.surveys.items():
-            self._waiting.gather(id, survey.batch)
             try:
+                self._waiting.gather(id, survey.batch)
                 self._send(id)
-            except DodonaError as fault:  # the collector is away: what leaves stays, and goes at a later tick
-                self._tell(f"dodona: the collector did not take a batch: {fault}")
+            except DodonaError as fault:  # the collector is away, or our disk full: what leaves goes at a later tick
+                self._tell(f"dodona: a batch did not leave: {fault}")
 
     def _send(self, id: str) -> None:
         sent = False
@@ -201,7 +202,7 @@ def make_shuffler(shuffler: Shuffler, every: float = 60.0) -> Guard:
     """The application: the page and its files, forms, reports in, estimates out. It forwards every so many seconds."""
     public, files, ended = Buckets(10 * PUBLIC_RATE[0], 10 * PUBLIC_RATE[1]), assets(), threading.Event()
     # Read once: what is asked of a survey stays as it is.
-    forms = {id: survey.form() for id, survey in shuffler.surveys.items()}
+    forms = {id: _here(survey.form()) for id, survey in shuffler.surveys.items()}
     invitations = {id: survey.invitations() for id, survey in shuffler.surveys.items()}
 
     def ticking() -> None:
@@ -263,6 +264,11 @@ def make_shuffler(shuffler: Shuffler, every: float = 60.0) -> Guard:
     return Guard(app, Metrics(), Audit(os.devnull))  # a log would hold times
 
 
+def _here(form: dict[str, Any]) -> dict[str, Any]:
+    """The form as it is answered here alone: a page that any other server hands out takes no answers."""
+    return {**form, "shuffler": {**form["shuffler"], "here": True}}
+
+
 def serve_shuffler(settings: Settings, url: str, key: str, ids: tuple[str, ...], every: float, insecure: bool) -> None:
     """Shuffle until told to stop. ``settings``: where to listen, and the folder of what waits."""
     import uvicorn
@@ -270,10 +276,11 @@ def serve_shuffler(settings: Settings, url: str, key: str, ids: tuple[str, ...],
     with taken_address(settings) as listener:
         waiting = Waiting(Path(settings.folder) / "dodona.waiting")
         shuffler = Shuffler(Connection(url, key, insecure=insecure), ids, waiting, _say)
-        for id, survey in shuffler.surveys.items():
-            _say(
-                f"dodona: shuffling {survey.title!r} at {settings.url}/survey/{id}, {survey.batch:,} reports at a time"
-            )
+        lines = [
+            f"dodona: shuffling {survey.title!r} at {settings.url}/survey/{id}, {survey.batch:,} reports at a time"
+            for id, survey in shuffler.surveys.items()
+        ]
+        when_it_listens(listener, lambda: _say("\n".join(lines)))
         settings.to_environment()
         config = uvicorn.Config(
             make_shuffler(shuffler, every),
