@@ -22,7 +22,7 @@ from dodona.privacy.numbers import delta_of, epsilon_of, rho_of, sulq_epsilon_of
 amounts = st.fractions(min_value=0, max_value=100, max_denominator=10**15)
 positive = st.fractions(min_value=Fraction(1, 10**9), max_value=1000, max_denominator=10**9)
 deltas = st.integers(1, 60).flatmap(lambda k: st.integers(1, 9).map(lambda d: Fraction(d, 10**k * 2)))
-costs = st.one_of(amounts.map(Cost.pure), amounts.map(Cost.concentrated))
+costs = st.one_of(*(amounts.map(kind) for kind in (Cost.pure, Cost.ranged, Cost.concentrated, Cost.gaussian)))
 
 
 @given(costs, st.integers(0, 50))
@@ -34,6 +34,8 @@ def test_n_times_a_cost_is_its_sum(cost: Cost, times: int) -> None:
     assert total.rho == (times * cost).rho
     if cost.epsilon is not None:
         assert total == times * cost
+    if times:  # none at all is pure and free, whatever it would have been
+        assert total.mu_squared == (times * cost).mu_squared
 
 
 @given(costs, costs, costs)

@@ -38,6 +38,11 @@ class Cost:
         negative = negative or any(epsilon < 0 or times < 0 for epsilon, times in self.parts)
         if negative or (self.epsilon is not None and self.epsilon < 0) or not 0 <= self.delta <= 1:
             raise ValueError(f"a cost must not be negative. Got {self!r}.")
+        parts: dict[Fraction, int] = {}  # in one form, so that equal costs are equal: none that is nothing, none twice
+        for epsilon, times in self.parts:
+            if epsilon and times:
+                parts[epsilon] = parts.get(epsilon, 0) + times
+        object.__setattr__(self, "parts", tuple(sorted(parts.items())))
         if self.squared == 0 and not self.parts and (self.rho or self.epsilon):
             raise ValueError(f"what costs no mu must cost nothing. Got {self!r}.")
 
