@@ -22,6 +22,7 @@ from dodona.audit.exact import (
 )
 from dodona.audit.mechanisms import (
     Check,
+    curve_audit,
     gaussian_audit,
     mechanism_audit,
     mechanism_checks,
@@ -33,6 +34,7 @@ from dodona.audit.suite import parity_audit
 from dodona.mechanisms import DiscreteGaussian, DiscreteLaplace, Exponential, PermuteAndFlip, RandomizedResponse
 from dodona.mechanisms.cube import CubeResponse
 from dodona.mechanisms.parity import COIN, ParitySolver
+from dodona.mechanisms.rounded import RoundedGaussian
 from dodona.mechanisms.weights import Rounds
 from dodona.papers.stitched import Stitched
 from dodona.privacy.cost import Cost
@@ -171,6 +173,14 @@ class Narrow(DiscreteGaussian):
 
 
 @dataclass(frozen=True)
+class NarrowRounded(RoundedGaussian):
+    """The same, of rounded noise: judged in mu^2."""
+
+    def probability(self, k):
+        return RoundedGaussian(self.variance / 4).probability(k)
+
+
+@dataclass(frozen=True)
 class Greedy(ParitySolver):
     """Picks rows one part in a thousand too often."""
 
@@ -187,22 +197,27 @@ class Cheap(CubeResponse):
         return Cost.pure(self.epsilon * F(3, 4))
 
 
+REFUTED, ALL_PROVEN = ({(unit, verdict) for unit in ("epsilon", "rho", "mu^2")} for verdict in (VIOLATED, PROVEN))
+
+
 def verdicts(audits):
     return {(audit.unit, audit.verdict) for audit in audits}
 
 
 def test_noise_halved_is_refuted():
     broken = Halved(ONE)
-    assert verdicts(pure_noise_audit("halved", broken, [1], broken.cost)) == {("epsilon", VIOLATED), ("rho", VIOLATED)}
+    assert verdicts(pure_noise_audit("halved", broken, [1], broken.cost)) == REFUTED
     narrow = Narrow(F(4))
     assert verdicts(gaussian_audit("narrow", narrow, [1], lambda d: narrow.cost(d * d))) == {("rho", VIOLATED)}
+    rounded = NarrowRounded(F(4))
+    assert verdicts(curve_audit("rounded", rounded, [1], lambda d: rounded.cost(d * d))) == {("mu^2", VIOLATED)}
 
 
 def test_minus_zero_is_refuted_at_the_stated_ratio():
     """V10: P(0)/P(1) = 2e = 5.4 > e."""
     broken = MinusZero(ONE)
-    audit = pure_noise_audit("-0", broken, [1], broken.cost)[0]
-    assert audit.verdict == VIOLATED
+    audit, *others = pure_noise_audit("-0", broken, [1], broken.cost)
+    assert verdicts([audit, *others]) == REFUTED
     assert audit.realised == pytest.approx(1 + np.log(2), rel=1e-9)
 
 
@@ -210,24 +225,31 @@ def test_one_group_for_two_is_refuted():
     """A row that moves two cells is not covered by noise for one."""
     mechanism = DiscreteLaplace(ONE)
     audits = pure_noise_audit("two cells", mechanism, [2], lambda _: mechanism.cost(1))
-    assert verdicts(audits) == {("epsilon", VIOLATED), ("rho", VIOLATED)}
+    assert verdicts(audits) == REFUTED
 
 
 @pytest.mark.parametrize("kind", [PermuteAndFlip, Exponential])
 def test_selection_at_half_its_sensitivity_is_refuted(kind):
     chooser = kind(ONE, HALF)
-    assert ("epsilon", VIOLATED) in verdicts(selection_audit("half", chooser, chooser.cost(), 2, step=1))
+    assert verdicts(selection_audit("half", chooser, chooser.cost(), 2, step=1)) == REFUTED
 
 
 def test_permute_and_flip_with_the_exponential_mechanisms_rho_is_refuted():
     """A11, V12: four times too small, with a proof that belongs to another algorithm."""
     chooser = PermuteAndFlip(ONE, ONE)
     claimed = Cost.pure(ONE, F(1, 8))
-    epsilon, rho = selection_audit("noisy max", chooser, claimed, 2)
+    epsilon, rho, squared = selection_audit("noisy max", chooser, claimed, 2)
     assert epsilon.verdict == PROVEN
     assert rho.verdict == VIOLATED
     assert rho.realised > 2 * float(claimed.rho)
-    assert selection_audit("exponential", Exponential(ONE, ONE), claimed, 2)[1].verdict == PROVEN
+    assert squared.verdict == PROVEN  # this claim is that of any pure release; the other's mu is refuted as its rho is
+    assert verdicts(selection_audit("noisy max", chooser, Cost.ranged(ONE), 2)) == {
+        ("epsilon", PROVEN),
+        ("rho", VIOLATED),
+        ("mu^2", VIOLATED),
+    }
+    for cost in (claimed, Cost.ranged(ONE)):
+        assert verdicts(selection_audit("exponential", Exponential(ONE, ONE), cost, 2)) == ALL_PROVEN
 
 
 def test_noisy_max_of_the_hostile_case():
@@ -245,19 +267,17 @@ def test_other_broken_copies_are_refuted():
     )
     stitched = Stitched(F(4), HALF)
     steeper = pure_noise_audit("steeper", stitched, [1], lambda d: Stitched(F(8), F(1, 4)).cost(d, d * d))
-    assert verdicts(steeper) == {("epsilon", VIOLATED), ("rho", VIOLATED)}
+    assert verdicts(steeper) == REFUTED
 
 
 def test_a_rho_that_is_tight_as_the_order_falls_to_one_is_proved_and_a_hair_less_is_not():
     """The divergence of order 1 is all of the claim; beyond it the variance of the loss must do."""
     noise = Stitched(HALF, TWO)
-    assert verdicts(pure_noise_audit("tight", noise, [1], lambda d: noise.cost(d, d * d))) == {
-        ("epsilon", PROVEN),
-        ("rho", PROVEN),
-    }
+    assert verdicts(pure_noise_audit("tight", noise, [1], lambda d: noise.cost(d, d * d))) == ALL_PROVEN
     cost = noise.cost(1, 1)
     less = Cost(cost.epsilon, cost.rho * (1 - F(1, 10**6)))
-    assert ("rho", PROVEN) not in verdicts(pure_noise_audit("less", noise, [1], lambda _: less))
+    less_found = verdicts(pure_noise_audit("less", noise, [1], lambda _: less))
+    assert less_found == {("epsilon", PROVEN), ("rho", VIOLATED), ("mu^2", PROVEN)}  # mu follows from epsilon alone
 
 
 def _cube_laws(response):
