@@ -14,6 +14,7 @@ from dodona.engines.table import Table
 from dodona.oracles.fronts import Where
 from dodona.oracles.rows import Estimate
 from dodona.oracles.view import Bounded
+from dodona.privacy.budget import Budget
 from dodona.query.schema import Flag, Schema
 from dodona.query.statistic import Features, Gate, Nearest, Outer, Partition, Query, Stack, Value, as_expr, as_query
 from dodona.query.unit import Bounds
@@ -32,6 +33,11 @@ PART = {"share": 0.01}
 def curator(table: Table, world: World, seed: int) -> Any:
     """With fresh noise and all of its budget."""
     return seeded_curator(table, world.budget, seed)
+
+
+def exact_curator(table: Table, world: World, seed: int) -> Any:
+    """The same, its ledger counting by the Gaussian trade-off."""
+    return seeded_curator(table, Budget(epsilon=world.epsilon, delta=world.delta, accountant="gaussian"), seed)
 
 
 def asked(made: Any, truth: Truth, question: Any, confidence: float) -> Told:
@@ -160,6 +166,11 @@ TINY = ("SELECT group, AVG(income) FROM t GROUP BY group",)
 ANSWERS: tuple[Covered, ...] = (
     answers("counts by key, Laplace", BY_GROUP, "mechanism:discrete Laplace", quick=PLAIN, runs=20),
     answers("counts by key, Gaussian", BY_GROUP, "mechanism:discrete Gaussian", quick=GAUSS, runs=20),
+    replace(
+        answers("counts by key, rounded Gaussian", BY_GROUP, "mechanism:rounded Gaussian", quick=GAUSS, runs=20),
+        make=exact_curator,
+        fixed={"delta": GAUSS.delta},
+    ),
     answers(
         "sums by key",
         Partition(as_expr("group"), Value(as_expr("income"))),
