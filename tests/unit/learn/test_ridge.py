@@ -7,11 +7,12 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 import pytest
+from sklearn.linear_model import LinearRegression as PlainLeastSquares
 from sklearn.linear_model import Ridge as Plain
 
 import dodona as dd
 from dodona.errors import BadEffort
-from dodona.learn import Ridge
+from dodona.learn import LinearRegression, Ridge
 from dodona.testing import seeded_curator
 
 SCHEMA = dd.Schema({"a": dd.Real(-1, 1), "b": dd.Real(0, 100), "sex": dd.Category("f", "m"), "pay": dd.Real(-50, 150)})
@@ -32,6 +33,15 @@ def test_exact_is_the_closed_form(alpha: float) -> None:
     plain = Plain(alpha=alpha).fit(columns, data["pay"])
     np.testing.assert_allclose(model.coef_, plain.coef_, rtol=1e-3, atol=1e-3)
     assert model.intercept_ == pytest.approx(plain.intercept_, abs=0.01)
+    np.testing.assert_allclose(model.predict(data), plain.predict(columns), atol=0.01)
+
+
+def test_without_a_penalty_it_is_least_squares() -> None:
+    data = line()
+    model = LinearRegression().fit(dd.Exact(dd.Table(data, SCHEMA)), y="pay")
+    columns = np.column_stack([data["a"], data["b"], data["sex"] == "f", data["sex"] == "m"]).astype(float)
+    plain = PlainLeastSquares().fit(columns, data["pay"])
+    np.testing.assert_allclose(model.coef_, plain.coef_, rtol=1e-3, atol=1e-3)
     np.testing.assert_allclose(model.predict(data), plain.predict(columns), atol=0.01)
 
 
