@@ -72,7 +72,10 @@ def preload() -> None:
 def new_bodies(file: Path, before: str, after: str) -> Bodies | None:
     """Every function whose body differs: its place, its old body and its new one. None: more than that differs."""
     found: Bodies = []
-    old, new = (compile(text, str(file), "exec", dont_inherit=True) for text in (before, after))
+    try:
+        old, new = (compile(text, str(file), "exec", dont_inherit=True) for text in (before, after))
+    except SyntaxError:
+        return None  # it is this mutant that fails, and not all that come after it
     return found if _gathered(old, new, found) else None
 
 

@@ -112,6 +112,19 @@ def test_the_text_of_every_mutant_is_there_once() -> None:
     assert not stale, f"write these anew: {stale}"
 
 
+def test_every_mutant_is_python() -> None:
+    """A text that has moved on under a piece of it can leave a mutant that does not even compile, and breaks nothing."""
+    broken = []
+    for mutant in MUTANTS:
+        text = (SOURCE / mutant["file"]).read_text(encoding="utf-8").replace(mutant["old"], mutant["new"])
+        if mutant["file"].endswith(".py"):
+            try:
+                compile(text, mutant["file"], "exec", dont_inherit=True)
+            except SyntaxError as error:
+                broken.append(f"{mutant['name']}: {error}")
+    assert not broken, f"write these anew: {broken}"
+
+
 def test_there_are_enough_and_each_is_another() -> None:
     assert len(MUTANTS) >= 60
     assert len({mutant["name"] for mutant in MUTANTS}) == len(MUTANTS)
