@@ -113,7 +113,7 @@ def test_the_text_of_every_mutant_is_there_once() -> None:
 
 
 def test_every_mutant_is_python() -> None:
-    """A text that has moved on under a piece of it can leave a mutant that does not even compile, and breaks nothing."""
+    """What is around a piece may have moved on: then what is planted does not even compile, and breaks nothing."""
     broken = []
     for mutant in MUTANTS:
         text = (SOURCE / mutant["file"]).read_text(encoding="utf-8").replace(mutant["old"], mutant["new"])
