@@ -1,9 +1,9 @@
 """After `make test` failed: up to three tests once more, by themselves; whatever else failed stays a failure.
 
-Tests in ``tests/system`` drive browsers, processes and clocks of a machine that may be busy; those in ``tests/unit`` and
-``tests/conformance`` may ask a curator whose noise nobody seeds. Where up to three of them failed, and nothing else,
-each runs again, alone, and that decides; what failed first is printed too. A law, a statistical test or a planted bug,
-a file that cannot be collected or a run that broke off is never tried twice.
+Tests in ``tests/system`` drive browsers, processes and clocks of a machine that may be busy; those in ``tests/unit``
+and ``tests/conformance`` may ask a curator whose noise nobody seeds. Where up to three of them failed, and nothing
+else, each runs again, alone, and that decides; what failed first is printed too. A law, a statistical test or a planted
+bug, a file that cannot be collected or a run that broke off is never tried twice.
 """
 
 from __future__ import annotations
